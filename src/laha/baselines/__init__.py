@@ -1,0 +1,1 @@
+"""The models LAHA is compared with, each behind the same estimator contract."""

@@ -1,0 +1,445 @@
+"""The command line: verbs only — parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laha.errors import Interrupted, LahaError
+
+if TYPE_CHECKING:
+    from laha.explain import Explanation
+    from laha.prepared import Prepared
+    from laha.progress import Progress
+
+app = typer.Typer(
+    name="laha",
+    help="Tag documents from a label set too large to read, and see the words behind every tag.",
+    epilog="Start with 'laha demo'. CORPUS is a file (.jsonl, .csv, .tsv, fastText or Annif text, .parquet; .gz too), "
+    "a folder with train.*, valid.*, test.*, a folder made by 'laha prepare', a name in --data, or builtin:pydocs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+data_app = typer.Typer(help="Describe a corpus, or convert it to another format.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+CorpusArgument = Annotated[
+    str, typer.Argument(metavar="CORPUS", help="a file, a folder, a name in --data, or builtin:pydocs")
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="a model folder made by 'laha train'")]
+OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder to write")]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="a folder of corpora; without, $LAHA_DATA")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="change a setting, such as epochs=5; may be repeated"),
+]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="where to compute")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="every random draw follows it")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+WordVectorsOption = Annotated[
+    Path | None,
+    typer.Option("--word-vectors", metavar="FILE", help="GloVe, word2vec or fastText vectors; without, trained"),
+]
+LabelVectorsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--label-vectors", metavar="FILE", help="label vectors (.npy, or NAME TAB numbers); without, node2vec"
+    ),
+]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="the model to write")] = Path("laha-demo"),
+) -> None:
+    """Train on Python's own documentation, show the metrics, and tag two texts with the words behind each tag."""
+    from laha.demo import TEXTS, run_demo
+
+    with progress_bar() as progress:
+        report, floor, model = run_demo(out, progress, command_line())
+    note(f"\nTested on {report.documents} documents the model has not seen, against ranking labels by frequency:\n")
+    print_table(["", *SHOWN], [["laha", *row(report.metrics)], ["by frequency", *row(floor.metrics)]])
+    for text in TEXTS:
+        print()
+        print_explanation(model.explain(text, top=3))
+    note(f"\nThe model is in {out}. Tag your own text: echo 'some text' | laha tag {out} -")
+
+
+@app.command()
+def prepare(
+    corpus: CorpusArgument,
+    out: OutOption,
+    word_vectors: WordVectorsOption = None,
+    label_vectors: LabelVectorsOption = None,
+    settings: SetOption = None,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+) -> None:
+    """Tokenise a corpus, make word and label vectors: all that training needs, in one folder.
+
+    'laha train' then takes that folder as CORPUS, and needs neither gensim nor the texts.
+    """
+    from laha.configuration import build, parse_settings
+    from laha.datasets import open_parts
+    from laha.prepared import PreparationConfiguration
+    from laha.prepared import prepare as make
+    from laha.storage import check_replaceable
+
+    given = parse_settings(PreparationConfiguration, settings or [])
+    configuration = build(PreparationConfiguration, given | vector_files(word_vectors, label_vectors))
+    check_replaceable(out)
+    with progress_bar() as progress:
+        prepared = make(open_parts(corpus, data), configuration, seed, progress)
+        prepared.save(out)
+    counts = ", ".join(f"{len(part)} {name}" for name, part in prepared.parts.items())
+    note(f"{out}: {counts} documents, {len(prepared.vocabulary.words)} words, {prepared.train_labels} labels")
+
+
+@app.command()
+def train(
+    corpus: CorpusArgument,
+    out: OutOption,
+    valid: Annotated[
+        str | None, typer.Option("--valid", metavar="CORPUS", help="validate on this; without, CORPUS's own part")
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="laha, laha-self, laha-interaction, …")
+    ] = "laha",
+    word_vectors: WordVectorsOption = None,
+    label_vectors: LabelVectorsOption = None,
+    settings: SetOption = None,
+    device: DeviceOption = "auto",
+    seed: SeedOption = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the unfinished training of this model")] = False,
+    shared: Annotated[
+        bool, typer.Option("--shared-machine", help="other work runs beside this: record no training time")
+    ] = False,
+    track: Annotated[
+        Path | None, typer.Option("--tensorboard", metavar="DIR", help="log to TensorBoard as well (laha[track])")
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Learn from tagged documents; Ctrl-C saves, and --resume continues.
+
+    A folder gives its train and valid parts; without a valid part a tenth of train is held out. The checkpoint with
+    the best validation nDCG@5 becomes the model.
+    """
+    from laha.configuration import known_settings, parse_settings
+    from laha.registry import create, estimator_class
+    from laha.training_folder import train_to_folder, work_folder
+
+    kind = estimator_class(model).Configuration
+    given = parse_settings(kind, settings or []) | vector_files(word_vectors, label_vectors)
+    given |= {key: value for key, value in {"seed": seed, "device": device}.items() if key in known_settings(kind)}
+    estimator = create(model, **given)
+    _ = estimator.configuration  # a wrong value is told before the corpus is read
+    facts: dict[str, Any] = {"command": command_line()} | ({"seconds": None} if shared else {})
+    source = open_source(corpus, valid, data)
+    try:
+        with progress_bar() as progress:
+            train_to_folder(estimator, source, out, resume, facts, progress, track)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        raise Interrupted(f"stopped; continue with --resume (kept in {work_folder(out)})") from stop
+    score = estimator.trained_.get("validation", {}).get("nDCG@5")
+    note(f"{out}: {len(estimator.labels_)} labels" + ("" if score is None else f", validation nDCG@5 {score:.2f}"))
+
+
+@app.command()
+def tag(
+    model: ModelArgument,
+    file: Annotated[str, typer.Argument(metavar="[FILE or -]", help="documents; - or nothing reads stdin")] = "-",
+    top: Annotated[int, typer.Option("--top", min=1, help="labels a document, at most")] = 5,
+    min_score: Annotated[float, typer.Option("--min-score", min=0, max=1, help="leave out labels below it")] = 0.0,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="jsonl|text|…", help="of the input; without, by ending or content")
+    ] = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Tag documents, one JSON line each: {"id", "labels": [{"label", "score"}]}. Streams input of any length."""
+    from laha.formats import open_binary, read_stream, sniff_format
+    from laha.registry import load
+    from laha.tagging import tag_records
+
+    estimator = load(model, device)
+    name = "<stdin>" if file == "-" else file
+    handle = open_binary(Path("/dev/stdin")) if file == "-" else open_binary(Path(file))
+    with handle:
+        kind = format or sniff_format(handle.peek(65536), None if file == "-" else file)
+        for tagged in tag_records(estimator, read_stream(handle, kind, name), top, min_score):
+            sys.stdout.write(json.dumps(tagged, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+@app.command()
+def evaluate(
+    model: ModelArgument,
+    corpus: CorpusArgument,
+    as_json: JsonOption = False,
+    intervals: Annotated[bool, typer.Option("--intervals", help="add bootstrap 95 % intervals")] = False,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="DIR", help="write the result file DIR/CORPUS/MODEL-SEED.json")
+    ] = None,
+    part: Annotated[str, typer.Option("--part", metavar="test|valid|train", help="the part of a folder")] = "test",
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+) -> None:
+    """Rank all labels for documents whose labels are known, and print the metrics in percent."""
+    from laha.datasets import open_corpus
+    from laha.evaluation import evaluate as measure
+    from laha.registry import load
+    from laha.results import record as write_result
+
+    estimator = load(model, device)
+    prepared = open_prepared(corpus, data)
+    source = prepared if prepared is not None else open_corpus(corpus, part, data)
+    with progress_bar() as progress:
+        report = measure(estimator, source, intervals, part, progress)
+    if record is not None:
+        sha256 = source.sha256() if prepared is None else prepared.part(part).sha256  # type: ignore[union-attr]
+        note(str(write_result(model, report, source.name, sha256, part, command_line(), record)))
+    if as_json:
+        print(json.dumps(report.as_json(), indent=1))
+        return
+    rows = [["all labels", *row(report.metrics), str(report.documents)]]
+    rows += [[name, *row(group), f"{group['documents']:.0f}"] for name, group in report.groups.items()]
+    print_table(["labels by training frequency F", *SHOWN, "documents"], rows)
+    if report.intervals:
+        reach = [f"{low:.1f}–{high:.1f}" for low, high in (report.intervals[name] for name in SHOWN)]
+        print_table(["95 % interval", *SHOWN], [["all labels", *reach]])
+    note(f"{report.documents_without_labels} documents without labels were left out")
+
+
+@app.command()
+def explain(
+    model: ModelArgument,
+    text: Annotated[str, typer.Option("--text", help="the document; - reads stdin")],
+    label: Annotated[list[str] | None, typer.Option("--label", help="explain this label; may be repeated")] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="without --label: the best so many")] = 5,
+    as_json: JsonOption = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write a self-contained page")] = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Show the words behind the labels of a text: a heat map in the terminal, as JSON, or as a page."""
+    from laha.heat_map import heat_map
+    from laha.registry import load
+
+    estimator = load(model, device)
+    if not hasattr(estimator, "explain"):
+        raise LahaError(f"{estimator.model_name} has no attention to explain: take a laha model")
+    explanation = estimator.explain(sys.stdin.read() if text == "-" else text, label or None, top)
+    if html is not None:
+        html.write_text(heat_map(explanation), encoding="utf-8")
+        note(f"wrote {html}")
+    if as_json:
+        print(json.dumps(explanation.as_json(), ensure_ascii=False))
+    elif html is None:
+        print_explanation(explanation)
+
+
+@app.command()
+def info(model: ModelArgument, as_json: JsonOption = False) -> None:
+    """Say what a model is: its corpus, counts, configuration, metrics and size."""
+    from laha.results import model_bytes
+    from laha.storage import read_manifest
+
+    manifest = read_manifest(model, "model")
+    if as_json:
+        print(json.dumps(manifest, indent=1, ensure_ascii=False))
+        return
+    training = manifest["training"]
+    facts = {
+        "model": manifest["model"],
+        "corpus": training.get("corpus"),
+        "labels": manifest["labels"],
+        "words": manifest["words"],
+        "training documents": manifest["train_documents"],
+        "size": f"{model_bytes(manifest) / 1e6:.1f} MB",
+        "trained on": training.get("device"),
+        "training time": None if training.get("seconds") is None else f"{training['seconds']:.0f} s",
+        "best epoch": training.get("best_epoch"),
+    }
+    facts |= {
+        f"validation {name}": f"{training['validation'][name]:.2f}" for name in SHOWN if training.get("validation")
+    }
+    print_table(["", str(model)], [[key, str(value)] for key, value in facts.items() if value is not None])
+    print_table(["setting", "value"], [[key, str(value)] for key, value in manifest["configuration"].items()])
+
+
+@data_app.command("describe")
+def data_describe(corpus: CorpusArgument, as_json: JsonOption = False, data: DataOption = None) -> None:
+    """Print a corpus's counts as in the paper's Table 1, and how often its labels occur."""
+    from laha.datasets import open_parts
+    from laha.statistics import describe
+    from laha.vocabulary import Tokenizer
+
+    figures = describe(open_parts(corpus, data), Tokenizer().words)
+    if as_json:
+        print(json.dumps(figures, indent=1, ensure_ascii=False))
+        return
+    bins = figures.pop("label_frequencies")
+    print_table(["", figures.pop("name")], [[key.replace("_", " "), number(value)] for key, value in figures.items()])
+    most = max((entry["labels"] for entry in bins), default=0) or 1
+    bars = [[e["documents"], str(e["labels"]), "█" * round(40 * e["labels"] / most)] for e in bins]
+    print_table(["training documents", "labels", ""], bars)
+
+
+@data_app.command("convert")
+def data_convert(
+    corpus: CorpusArgument,
+    destination: Annotated[Path, typer.Argument(help="a file (its ending says the format) or a folder")],
+    part: Annotated[str | None, typer.Option("--part", metavar="train|valid|test", help="only this part")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="jsonl, csv, tsv, fasttext, annif, parquet or xmc")
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Write a corpus in another format."""
+    from laha.datasets import convert, open_corpus, open_parts
+
+    source = open_parts(corpus, data) if part is None else open_corpus(corpus, part, data)
+    convert(source, destination, format)
+    note(f"wrote {destination}")
+
+
+def open_prepared(corpus: str, data: Path | None) -> Prepared | None:
+    """Open a prepared folder, or return None where the corpus is something else."""
+    from laha.datasets import BUILTIN, find_corpus
+    from laha.prepared import KIND, Prepared
+    from laha.storage import is_folder_of
+
+    if corpus.startswith(BUILTIN):
+        return None
+    path = find_corpus(corpus, data)
+    return Prepared.load(path) if is_folder_of(path, KIND) else None
+
+
+def open_source(corpus: str, valid: str | None, data: Path | None) -> Any:
+    """Return the prepared corpus, or a function that reads the train and valid parts."""
+    from dataclasses import replace
+
+    from laha.datasets import open_corpus, open_parts
+
+    prepared = open_prepared(corpus, data)
+    if prepared is not None:
+        if valid is not None:
+            raise LahaError("a prepared folder has its own valid part: leave out --valid, or prepare it anew")
+        return prepared
+
+    def read() -> Any:
+        parts = open_parts(corpus, data, wanted=("train", "valid"))
+        return parts if valid is None else replace(parts, valid=open_corpus(valid, "valid", data))
+
+    return read
+
+
+def vector_files(word_vectors: Path | None, label_vectors: Path | None) -> dict[str, str]:
+    """Return the settings that name vector files."""
+    files = {"word_vectors": word_vectors, "label_vectors": label_vectors}
+    return {key: str(path) for key, path in files.items() if path is not None}
+
+
+SHOWN = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@5", "R@5")
+
+
+def row(metrics: dict[str, float]) -> list[str]:
+    """Return the metrics shown in tables."""
+    return [f"{metrics[name]:.2f}" if name in metrics else "–" for name in SHOWN]
+
+
+def number(value: Any) -> str:
+    """Write a count or an average for people."""
+    return f"{value:,.2f}" if isinstance(value, float) else "–" if value is None else f"{value:,}"
+
+
+def note(text: str) -> None:
+    """Tell the person; stdout is for results."""
+    print(text, file=sys.stderr)
+
+
+def print_table(header: list[str], rows: list[list[str]]) -> None:
+    """Print a table, the first column to the left and numbers to the right."""
+    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
+    for line in [header, *rows]:
+        cells = [
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Print the text once for each label, its words the warmer the more they weigh."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for label in explanation.labels:
+        line = f"{label.label}  {label.score:.3f}  (self {label.alpha:.0%}, interaction {label.beta:.0%})"
+        console.print(Text(line, style="bold"))
+        largest = max((word.fused for word in label.words), default=0.0) or 1.0
+        shown = Text(explanation.text)
+        for word in label.words:
+            heat = word.fused / largest
+            if heat >= 0.05:
+                shown.stylize(f"on rgb({int(70 + 150 * heat)},{int(50 + 40 * heat)},20)", word.start, word.end)
+        console.print(shown if console.is_terminal else explanation.text)
+        best = sorted(label.words, key=lambda word: -word.fused)[:6]
+        console.print(Text("  words: " + ", ".join(f"{word.word} {word.fused:.2f}" for word in best), style="dim"))
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Draw progress on a terminal's stderr; stay silent in a pipe."""
+    from laha.progress import silent
+
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    text, bar = TextColumn("{task.description}"), BarColumn(bar_width=24)
+    columns = (text, bar, TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(task: str, done: float, note: str = "") -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(task, total=1.0, note=note)
+            bars.update(tasks[task], completed=done, **({"note": note} if note else {}))
+
+        yield show
+
+
+def command_line() -> str:
+    """Return the command as typed, without the folder that the program lies in."""
+    return shlex.join(["laha", *sys.argv[1:]])
+
+
+def main() -> None:
+    """Run a command; a LahaError is one line on stderr and exit code 1, an interrupt 130."""
+    try:
+        app(standalone_mode=True)
+    except Interrupted as stop:
+        note(f"laha: {stop}")
+        sys.exit(130)
+    except KeyboardInterrupt:
+        note("laha: interrupted")
+        sys.exit(130)
+    except LahaError as error:
+        note(f"laha: {error}")
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

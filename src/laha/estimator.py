@@ -1,0 +1,117 @@
+"""The contract of every model: fit, predict, predict_scores, save, load, by scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from scipy.sparse import csr_matrix
+
+from laha.configuration import build, check_known, known_settings
+from laha.corpus import Corpus, Parts
+from laha.errors import LahaError
+from laha.prepared import Label, Prepared
+from laha.ranking import TopK
+from laha.vocabulary import WordIds
+
+Documents = Sequence[str] | WordIds
+
+
+class Estimator(ABC):
+    """A model with settings. The constructor only stores them; None stands for the default.
+
+    What `fit` learns ends in an underscore: `labels_` (names and training frequencies, in the order of label ids),
+    `train_documents_`, and `trained_` (what the manifest says of training).
+    """
+
+    Configuration: ClassVar[type]
+    # Whether fit takes a folder for checkpoints and can be resumed.
+    resumable: ClassVar[bool] = False
+    labels_: list[Label]
+    train_documents_: int
+    trained_: dict[str, Any]
+
+    def __init__(self, **settings: Any):
+        check_known(self.Configuration, settings)
+        for name in known_settings(self.Configuration):
+            setattr(self, name, settings.get(name))
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if "Configuration" in vars(cls):  # so that help() and scikit-learn see the settings by name
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            names = known_settings(cls.Configuration)
+            settings = [inspect.Parameter(name, keyword, default=None) for name in names]
+            cls.__signature__ = inspect.Signature(settings)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value is not None)
+        return f"{type(self).__name__}({given})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings as they were given."""
+        return {name: getattr(self, name) for name in known_settings(self.Configuration)}
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings."""
+        check_known(self.Configuration, settings)
+        for name, value in settings.items():
+            setattr(self, name, value)
+        return self
+
+    @property
+    def configuration(self) -> Any:
+        """The settings with every default filled in, checked."""
+        return build(self.Configuration, self.get_params())
+
+    @property
+    @abstractmethod
+    def model_name(self) -> str:
+        """The name under which `laha train --model` knows this model."""
+
+    @abstractmethod
+    def fit(self, documents: Sequence[str] | Corpus | Parts | Prepared, labels: Any = None, valid: Any = None) -> Self:
+        """Learn from tagged documents: texts with `labels`, or a corpus; `valid` likewise chooses the checkpoint."""
+
+    @abstractmethod
+    def predict(self, texts: Documents, top: int = 5) -> TopK:
+        """Return the best labels of each text."""
+
+    @abstractmethod
+    def predict_scores(self, texts: Documents) -> csr_matrix:
+        """Return the scores (documents, labels)."""
+
+    @abstractmethod
+    def save(self, path: str | Path, log: Path | None = None) -> None:
+        """Write the model folder, with a training log where there is one."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, path: str | Path, device: str = "auto") -> Self:
+        """Read a model folder."""
+
+    def check_fitted(self) -> None:
+        """Refuse to predict before fit."""
+        if not hasattr(self, "labels_"):
+            raise LahaError(f"this {type(self).__name__} has not learned anything yet: call fit or load first")
+
+
+def as_parts(documents: Any, labels: Any, valid: Any) -> Parts:
+    """Turn what fit was given into the parts of a corpus."""
+    if isinstance(documents, Parts):
+        return documents
+    train = documents if isinstance(documents, Corpus) else _given(documents, labels)
+    if valid is None or isinstance(valid, Corpus):
+        return Parts(train=train, valid=valid, test=None, name=train.name)
+    if not isinstance(valid, tuple) or len(valid) != 2:
+        raise LahaError("valid must be a Corpus or a pair (texts, labels)")
+    return Parts(train=train, valid=_given(*valid), test=None, name=train.name)
+
+
+def _given(texts: Any, labels: Any) -> Corpus:
+    if labels is None:
+        raise LahaError("fit needs the labels of the texts: fit(texts, labels) or fit(corpus)")
+    return Corpus.from_lists(texts, labels)

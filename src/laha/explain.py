@@ -1,0 +1,78 @@
+"""Explain labels: the weight of every word behind a label, by self-attention, interaction attention, and fused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from laha.network.laha import LAHANetwork
+
+
+@dataclass(frozen=True)
+class WordWeight:
+    """A word at its place in the text, with its weights for one label; each weight sums to 1 over the words."""
+
+    word: str
+    start: int
+    end: int
+    self: float
+    interaction: float
+    fused: float
+
+
+@dataclass(frozen=True)
+class LabelExplanation:
+    """Why a label has its score: how much each attention counts, and the words each looks at."""
+
+    label: str
+    score: float
+    alpha: float
+    beta: float
+    words: list[WordWeight]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A text and its explained labels, best first."""
+
+    text: str
+    labels: list[LabelExplanation]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `laha explain --json` prints."""
+        return asdict(self)
+
+
+@torch.inference_mode()
+def explain_labels(
+    network: LAHANetwork,
+    words: Tensor,
+    lengths: Tensor,
+    text: str,
+    spans: Sequence[tuple[str, int, int]],
+    labels: Sequence[tuple[int, str]],
+) -> Explanation:
+    """Explain the given labels (id, name) for one document of word ids (1, n); a word's fused weight is α A_S + β A_I.
+
+    An attention that an ablation leaves out has weight 0 on every word.
+    """
+    ids = torch.tensor([number for number, _ in labels], dtype=torch.long, device=words.device)
+    attended = network.attend(network.encode(words, lengths), ids)
+    scores = network.prediction(attended.C)[0].float().sigmoid().tolist()
+    n = len(spans)
+    zeros = torch.zeros(len(labels), words.shape[1], device=words.device)
+    A_S = zeros if attended.A_S is None else attended.A_S[0].float()  # (labels, n)
+    A_I = zeros if attended.A_I is None else attended.A_I[0].float()
+    alpha = torch.as_tensor(attended.alpha, device=words.device).float().expand(1, len(labels), 1)[0]  # (labels, 1)
+    fused = alpha * A_S + (1 - alpha) * A_I
+    explained = []
+    for row, (_, name) in enumerate(labels):
+        columns = zip(spans, A_S[row, :n].tolist(), A_I[row, :n].tolist(), fused[row, :n].tolist(), strict=True)
+        weights = [WordWeight(word, start, end, s, i, f) for (word, start, end), s, i, f in columns]
+        share = float(alpha[row, 0])
+        explained.append(LabelExplanation(name, scores[row], share, 1 - share, weights))
+    return Explanation(text, sorted(explained, key=lambda entry: -entry.score))

@@ -1,0 +1,1 @@
+"""The network of the paper: tensors in, tensors out."""

@@ -1,0 +1,48 @@
+"""Model names -> estimators, imported only when asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from laha.errors import ConfigurationError, ModelError, nearest
+from laha.estimator import Estimator
+from laha.storage import read_manifest
+
+DEFAULT = "laha"
+# name -> module, class, the settings that make the variant
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "laha": ("laha.tagger", "LAHA", {}),
+    "laha-paper": ("laha.tagger", "LAHA", {"preset": "paper"}),
+    "laha-self": ("laha.tagger", "LAHA", {"attention": "self"}),
+    "laha-interaction": ("laha.tagger", "LAHA", {"attention": "interaction"}),
+    "laha-mean": ("laha.tagger", "LAHA", {"fusion": "mean"}),
+    "popular": ("laha.baselines.popular", "Popular", {}),
+}
+
+
+def estimator_class(name: str) -> type[Estimator]:
+    """Return the class behind a model name."""
+    if name not in MODELS:
+        raise ConfigurationError(f"there is no model '{name}': {nearest(name, list(MODELS))}")
+    module, kind, _ = MODELS[name]
+    found: type[Estimator] = getattr(import_module(module), kind)
+    return found
+
+
+def create(name: str, **settings: Any) -> Estimator:
+    """Make an untrained model by its name; the settings that make the variant cannot be changed."""
+    kind, fixed = estimator_class(name), MODELS[name][2]
+    for key, value in fixed.items():
+        if settings.get(key, value) != value:
+            raise ConfigurationError(f"{name} has {key}={value}: leave out {key}={settings[key]} or name another model")
+    return kind(**{**settings, **fixed})
+
+
+def load(path: str | Path, device: str = "auto") -> Estimator:
+    """Load any model folder, whichever model wrote it."""
+    name = read_manifest(Path(path), "model", check=False).get("model")
+    if name not in MODELS:
+        raise ModelError(f"{path} holds a model '{name}' that this laha does not know: upgrade laha")
+    return estimator_class(name).load(path, device)

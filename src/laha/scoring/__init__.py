@@ -1,0 +1,1 @@
+"""Scores of all labels from a network, exactly, in bounded memory."""
