@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from numbers import Integral, Real
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from laha.errors import ConfigurationError, nearest
 
@@ -51,7 +52,7 @@ def parse_settings(kind: type, pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _parse(name: str, text: str, wanted: Any) -> Any:
-    choices = get_args(wanted) if get_origin(wanted) in (UnionType,) or isinstance(wanted, UnionType) else (wanted,)
+    choices = _choices(wanted)
     if type(None) in choices and text.lower() in ("none", "auto"):
         return None
     for choice in choices:
@@ -64,8 +65,16 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
                 continue
         if choice is str:
             return text
-    kinds = " or ".join(choice.__name__ for choice in choices if choice is not type(None))
-    raise ConfigurationError(f"{name}={text}: the value must be {kinds}")
+    raise ConfigurationError(f"{name}={text}: the value must be {_named(choices)}")
+
+
+def _choices(wanted: Any) -> tuple[type, ...]:
+    return get_args(wanted) or (wanted,)  # of `int | None`, both
+
+
+def _named(choices: tuple[type, ...]) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a word", type(None): "none"}
+    return " or ".join(names[choice] for choice in choices)
 
 
 def build(kind: type[C], settings: Mapping[str, Any]) -> C:
@@ -74,21 +83,23 @@ def build(kind: type[C], settings: Mapping[str, Any]) -> C:
     types = get_type_hints(kind)
     given = {name: value for name, value in settings.items() if value is not None}
     for name, value in given.items():
-        allowed = get_args(types[name]) or (types[name],)
-        if isinstance(value, int) and not isinstance(value, bool) and float in allowed:
+        choices = _choices(types[name])
+        # Integral and Real let numpy's numbers through, which searches over settings give.
+        if int in choices and isinstance(value, Integral) and not isinstance(value, bool):
+            given[name] = int(value)
+        elif float in choices and isinstance(value, Real) and not isinstance(value, bool):
             given[name] = float(value)
-        elif not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            kinds = " or ".join(choice.__name__ for choice in allowed)
-            raise ConfigurationError(f"{name}={value!r}: the value must be {kinds}")
+        elif not isinstance(value, tuple(choice for choice in choices if choice not in (int, float))):
+            raise ConfigurationError(f"{name}={value!r}: the value must be {_named(choices)}")
     return kind(**given)
 
 
-def check_range(configuration: object, names: Collection[str], low: float, high: float = float("inf")) -> None:
+def check_range(configuration: object, names: Collection[str], low: float, high: float = sys.float_info.max) -> None:
     """Refuse a number outside `low` to `high`."""
     for name in names:
         value = getattr(configuration, name)
         if value is not None and not low <= value <= high:
-            reach = f"at least {low:g}" if high == float("inf") else f"between {low:g} and {high:g}"
+            reach = f"at least {low:g}" if high == sys.float_info.max else f"between {low:g} and {high:g}"
             raise ConfigurationError(f"{name}={value}: the value must be {reach}")
 
 

@@ -17,20 +17,16 @@ from pathlib import Path
 
 from laha import pydocs
 from laha.corpus import Corpus, LabelDetail, Parts, Record
-from laha.errors import CorpusError, nearest
+from laha.errors import CorpusError, nearest, nearest_file
 from laha.formats import (
     decode_name,
-    encode_name,
     format_of_ending,
-    nearest_file,
     numbered_lines,
-    on_one_line,
     open_binary,
     read_records,
     without_line_end,
-    write_lines,
-    write_records,
 )
+from laha.writers import encode_name, on_one_line, write_lines, write_records
 
 PARTS = ("train", "valid", "test")
 BUILTIN = ("pydocs",)

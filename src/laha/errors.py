@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -46,3 +47,11 @@ def nearest(word: str, known: list[str]) -> str:
     """
     close = get_close_matches(word, known, n=1)
     return f"did you mean '{close[0]}'?" if close else "known: " + ", ".join(sorted(known))
+
+
+def nearest_file(path: Path) -> str:
+    """Return a hint that names the file or folder nearest to one that does not exist."""
+    if not path.parent.is_dir():
+        return f"neither is there a folder {path.parent}"
+    names = [member.name for member in path.parent.iterdir() if not member.name.startswith(".")]
+    return textwrap.shorten(nearest(path.name, names), 200, placeholder=" …") if names else "its folder is empty"

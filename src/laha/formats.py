@@ -1,4 +1,4 @@
-"""Files of documents: readers that stream and name the line of an error, and writers that leave no half file.
+"""Files of documents: what each format holds, and readers that stream and name the line of an error.
 
 Every format may be compressed (`.gz`); a byte order mark and Windows line ends are accepted.
 
@@ -18,18 +18,15 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
-import textwrap
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
-from laha.corpus import LabelDetail, Record, replace_surrogates
-from laha.errors import CorpusError, nearest
+from laha.corpus import Record, replace_surrogates
+from laha.errors import CorpusError, nearest, nearest_file
 
 ENDINGS = {
     ".jsonl": "jsonl",
@@ -39,25 +36,20 @@ ENDINGS = {
     ".txt": "text",
     ".parquet": "parquet",
 }
-WRITTEN_AS = {"text": "fasttext"}  # a `.txt` file of bare texts would lose their labels
 PREFIX = "__label__"
+LABEL_WORD = re.compile(r"\s*" + PREFIX + r"(\S*)(?:\s|$)")
 PEEK = 1 << 16  # bytes looked at to tell apart the formats that share an ending
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 DAMAGED = "the gzip data is cut short or damaged: fetch the file again"
-_LABEL_WORD = re.compile(r"\s*" + PREFIX + r"(\S*)(?:\s|$)")
 _SUBJECTS = re.compile(r"\s*(?:<[^<>]*>\s*)*")
 _THREE_NUMBERS = re.compile(r"\d+\s+\d+\s+\d+\s*")
-_LINE_BREAK = re.compile(r"\r\n?|\n")
-
-
-# Reading
 
 
 def read_records(path: str | Path, format: str | None = None) -> Iterator[Record]:
     """Yield the documents of a file; the format is the one given, or told from the ending and the first lines."""
     path = Path(path)
     if format is None:
-        _check_ending(path)
+        check_ending(path)
     with open_binary(path) as handle:
         empty = True
         for record in read_stream(handle, format or sniff_format(_peek(handle, path), path), path):
@@ -103,7 +95,8 @@ def format_of_ending(path: str | Path) -> str | None:
     return ENDINGS.get(Path(str(path).removesuffix(".gz")).suffix.lower())
 
 
-def _check_ending(path: Path) -> None:
+def check_ending(path: Path) -> None:
+    """Refuse a file whose ending names no format."""
     if format_of_ending(path) is None:
         raise CorpusError(f"unknown ending: rename the file to one of {', '.join(ENDINGS)}, each also with .gz", path)
 
@@ -121,14 +114,6 @@ def open_binary(path: str | Path) -> io.BufferedReader:
         raise CorpusError(f"no such file; {nearest_file(path)}", path) from None
     except OSError as error:
         raise CorpusError(f"cannot be read ({error.strerror}): check the file and its permissions", path) from None
-
-
-def nearest_file(path: Path) -> str:
-    """Return a hint that names the file or folder nearest to one that does not exist."""
-    if not path.parent.is_dir():
-        return f"neither is there a folder {path.parent}"
-    names = [member.name for member in path.parent.iterdir() if not member.name.startswith(".")]
-    return textwrap.shorten(nearest(path.name, names), 200, placeholder=" …") if names else "its folder is empty"
 
 
 def numbered_lines(handle: BinaryIO, path: str | Path) -> Iterator[tuple[int, str]]:
@@ -247,10 +232,22 @@ def _read_fasttext(handle: BinaryIO, path: str | Path) -> Iterator[Record]:
     for number, line in numbered_lines(handle, path):
         rest = without_line_end(line)
         labels = []
-        while match := _LABEL_WORD.match(rest):
+        while match := LABEL_WORD.match(rest):
             labels.append(decode_name(match[1]))
             rest = rest[match.end() :]
         yield Record(rest, tuple(labels), None, number)
+
+
+def decode_name(name: str) -> str:
+    """Undo the percent-encoding of a label's name; a name that was never encoded stays as it is.
+
+    >>> decode_name("data%20base"), decode_name("100%")
+    ('data base', '100%')
+    """
+    try:
+        return unquote(name, errors="strict")
+    except UnicodeDecodeError:
+        return name
 
 
 def _read_annif(handle: BinaryIO, path: str | Path) -> Iterator[Record]:
@@ -306,7 +303,7 @@ def _read_text(handle: BinaryIO, path: str | Path) -> Iterator[Record]:
 
 
 def _read_parquet(handle: BinaryIO, path: str | Path) -> Iterator[Record]:
-    pyarrow, parquet = _import_pyarrow(path)
+    pyarrow, parquet = import_pyarrow(path)
     number = 0
     try:
         file = parquet.ParquetFile(handle if handle.seekable() else io.BytesIO(handle.read()))
@@ -319,7 +316,8 @@ def _read_parquet(handle: BinaryIO, path: str | Path) -> Iterator[Record]:
         raise CorpusError(f"not a sound parquet file ({error}): write it again", path) from None
 
 
-def _import_pyarrow(path: str | Path) -> tuple[Any, Any]:
+def import_pyarrow(path: str | Path) -> tuple[Any, Any]:
+    """Return pyarrow and its parquet module, or name the extra that brings them."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -337,152 +335,4 @@ READERS: dict[str, Callable[[BinaryIO, str | Path], Iterator[Record]]] = {
     "sparse": _read_sparse,
     "parquet": _read_parquet,
     "text": _read_text,
-}
-
-
-# Writing
-
-
-def write_records(
-    records: Iterable[Record],
-    path: str | Path,
-    format: str | None = None,
-    label_details: Mapping[str, LabelDetail] | None = None,
-) -> None:
-    """Write documents to a file in a format, by default its ending's; identifiers of labels serve Annif's only.
-
-    A line break within a text becomes a space in fastText's and Annif's formats, and so does a tab in Annif's.
-    """
-    path = Path(path)
-    if format is None:
-        _check_ending(path)
-        format = WRITTEN_AS.get(ending := format_of_ending(path) or "", ending)
-    if format == "parquet":
-        return _write_parquet(records, path)
-    if format == "annif":
-        return write_lines(_annif_lines(records, label_details or {}), path)
-    if format not in WRITERS:
-        known = [*WRITERS, "annif", "parquet"]
-        raise CorpusError(f"cannot write the format '{format}': {nearest(format, known)}", path)
-    write_lines(WRITERS[format](records), path)
-
-
-def write_lines(lines: Iterable[str], path: Path) -> None:
-    """Write lines as UTF-8, packed where the file's name ends in `.gz`; the file appears whole or not at all."""
-    with _replacing(path) as handle:
-        for line in lines:
-            handle.write(replace_surrogates(line).encode() + b"\n")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(partial, "wb") as raw:
-            if path.name.endswith(".gz"):
-                # No name and no time in the header: the same documents give the same bytes.
-                with gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
-                    yield cast(BinaryIO, packed)
-            else:
-                yield raw
-        os.replace(partial, path)
-    except OSError as error:
-        raise CorpusError(f"cannot be written ({error.strerror}): choose another place", path) from None
-    finally:
-        with suppress(OSError):  # gone already where all went well
-            partial.unlink()
-
-
-def encode_name(name: str) -> str:
-    """Percent-encode what would break a label's name apart: whitespace, angle brackets and the percent sign.
-
-    >>> encode_name("100% data base"), decode_name("100%25%20data%20base")
-    ('100%25%20data%20base', '100% data base')
-    """
-    return "".join(quote(sign, safe="") if sign.isspace() or sign in "%<>\0" else sign for sign in name)
-
-
-def decode_name(name: str) -> str:
-    """Undo `encode_name`; a name that was never encoded stays as it is."""
-    try:
-        return unquote(name, errors="strict")
-    except UnicodeDecodeError:
-        return name
-
-
-def on_one_line(text: str) -> str:
-    r"""Turn line breaks into spaces.
-
-    >>> on_one_line("a\r\nb")
-    'a b'
-    """
-    return _LINE_BREAK.sub(" ", text)
-
-
-def _jsonl_lines(records: Iterable[Record]) -> Iterator[str]:
-    for record in records:
-        value = {"id": record.id, "text": record.text, "labels": record.labels}
-        yield json.dumps({key: part for key, part in value.items() if part is not None}, ensure_ascii=False)
-
-
-def _delimited_lines(records: Iterable[Record], delimiter: str) -> Iterator[str]:
-    header: list[str] = []
-    for record in records:
-        row = {"text": record.text}
-        if record.labels is not None:
-            row["labels"] = _cell_of_labels(record.labels)
-        row["id"] = record.id or ""
-        if not header:
-            header = list(row)
-            yield delimiter.join(header)
-        if list(row) != header:
-            raise CorpusError(f"document {record.line} differs from the first in having labels: give all or none")
-        # Every cell is quoted, so that line breaks, delimiters and quotes in a text survive any reader.
-        yield delimiter.join('"' + cell.replace('"', '""') + '"' for cell in row.values())
-
-
-def _cell_of_labels(labels: tuple[str, ...]) -> str:
-    joined = "|".join(labels)
-    plain = not joined.startswith("[") and not any("|" in label for label in labels)
-    return joined if plain else json.dumps(labels, ensure_ascii=False)
-
-
-def _fasttext_lines(records: Iterable[Record]) -> Iterator[str]:
-    for record in records:
-        text = on_one_line(record.text)
-        if _LABEL_WORD.match(text):
-            message = f"the text of document {record.line} begins with {PREFIX}, which fastText takes for a label"
-            raise CorpusError(f"{message}: write jsonl instead")
-        yield " ".join([*(PREFIX + encode_name(label) for label in record.labels or ()), text])
-
-
-def _annif_lines(records: Iterable[Record], details: Mapping[str, LabelDetail]) -> Iterator[str]:
-    for record in records:
-        subjects = []
-        for label in record.labels or ():
-            identifier = details[label].identifier if label in details else None
-            subjects.append(f"<{encode_name(identifier) if identifier else 'label:' + encode_name(label)}>")
-        yield on_one_line(record.text).replace("\t", " ") + "\t" + " ".join(subjects)
-
-
-def _write_parquet(records: Iterable[Record], path: Path) -> None:
-    pyarrow, parquet = _import_pyarrow(path)
-    fields = [("text", pyarrow.string()), ("labels", pyarrow.list_(pyarrow.string())), ("id", pyarrow.string())]
-    schema = pyarrow.schema(fields)
-    with _replacing(path) as handle, parquet.ParquetWriter(handle, schema) as writer:
-        rows: list[dict[str, Any]] = []
-        for record in records:
-            rows.append({"text": record.text, "labels": record.labels, "id": record.id})
-            if len(rows) == 1024:
-                writer.write_batch(pyarrow.RecordBatch.from_pylist(rows, schema=schema))
-                rows = []
-        writer.write_batch(pyarrow.RecordBatch.from_pylist(rows, schema=schema))
-
-
-WRITERS: dict[str, Callable[[Iterable[Record]], Iterator[str]]] = {
-    "jsonl": _jsonl_lines,
-    "csv": lambda records: _delimited_lines(records, ","),
-    "tsv": lambda records: _delimited_lines(records, "\t"),
-    "fasttext": _fasttext_lines,
 }

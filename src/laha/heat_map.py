@@ -12,7 +12,6 @@ _STYLE = """
 :root { color-scheme: light dark; --heat: 214 88 0; }
 body { font: 1rem/1.7 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .3rem; } h2 small { font-weight: normal; opacity: .75; }
-fieldset { border: 0; padding: 0; display: flex; gap: 1.2rem; }
 mark { background: rgb(var(--heat) / var(--w)); color: inherit; border-radius: .2em; padding: .1em 0; }
 .self, .interaction, .fused { display: none; white-space: pre-wrap; overflow-wrap: anywhere; }
 #k-self:checked ~ main .self, #k-interaction:checked ~ main .interaction, #k-fused:checked ~ main .fused

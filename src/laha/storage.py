@@ -23,6 +23,7 @@ from laha.errors import ModelError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+KINDS = ("model", "prepared")  # what laha writes, and so may replace: other programs have manifests too
 
 
 def sha256_file(path: Path) -> str:
@@ -75,7 +76,7 @@ def check_replaceable(path: Path) -> None:
     """Refuse to write over anything but an empty folder or a folder that laha wrote."""
     if path.is_file():
         raise ModelError(f"{path} is a file: name a folder that does not exist yet")
-    if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).is_file():
+    if path.is_dir() and any(path.iterdir()) and not any(is_folder_of(path, kind) for kind in KINDS):
         raise ModelError(f"{path} holds other files and will not be overwritten: name a new folder or empty this one")
 
 
@@ -108,15 +109,16 @@ def read_manifest(folder: Path, kind: str, check: bool = True) -> dict[str, Any]
         raise ModelError(f"{folder} is not a {kind} folder: it has no {MANIFEST}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        version, found, files = manifest["format"], manifest["kind"], manifest["files"]
-        sums = {str(name): str(entry["sha256"]) for name, entry in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        version = int(manifest["format"])
+        if version > FORMAT_VERSION:  # asked first: all else may be otherwise in a newer format
+            raise ModelError(
+                f"{folder} has format {version}, newer than this laha reads ({FORMAT_VERSION}): upgrade with "
+                "'pip install --upgrade laha'"
+            )
+        found = manifest["kind"]
+        sums = {str(name): str(entry["sha256"]) for name, entry in manifest["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path} is damaged ({error!r}): restore it from a copy or make the folder anew") from error
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise ModelError(
-            f"{folder} has format {version}, newer than this laha reads ({FORMAT_VERSION}): upgrade with "
-            "'pip install --upgrade laha'"
-        )
     if found != kind:
         raise ModelError(f"{folder} is a {found} folder, where a {kind} folder is needed")
     for name, expected in sums.items() if check else ():
@@ -145,8 +147,9 @@ def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Map
     """Write arrays as safetensors, in the order of their names so that equal content gives equal bytes."""
     from safetensors.numpy import save_file
 
-    ordered = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
-    save_file(ordered, path, metadata=dict(metadata) if metadata else None)
+    ordered = {name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}
+    # One entry that holds all: safetensors writes several in random order.
+    save_file(ordered, path, metadata={"metadata": json.dumps(dict(metadata), sort_keys=True)} if metadata else None)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -155,8 +158,9 @@ def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
 
     try:
         with safe_open(path, framework="numpy") as handle:
-            return {name: handle.get_tensor(name) for name in handle.keys()}, dict(handle.metadata() or {})  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+            metadata = json.loads((handle.metadata() or {}).get("metadata", "{}"))
+            return {name: handle.get_tensor(name) for name in handle.keys()}, metadata  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read ({error}): restore it from a copy") from error
 
 

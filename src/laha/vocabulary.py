@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,18 @@ def _combining_marks() -> str:
     return "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
 
 
+@cache  # building them takes as long as reading a hundred texts
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return the pattern of plain texts, that of all texts, and that of what only the second reads right."""
+    # `\w` leaves out combining marks, which would cut Hindi words and decomposed accents apart. The full pattern is
+    # several times slower, so it reads only the texts that hold what it is for. A word begins with no mark: one that
+    # follows no letter is a sign's, such as the invisible mark that colours an emoji.
+    marks = _combining_marks()
+    run = rf"(?=\w)(?:(?![{_UNSPACED}])[\w{marks}])+"
+    full = rf"{run}(?:['’]{run})*|(?![{marks}])(?=\w)[{_UNSPACED}][{marks}]*"
+    return re.compile(r"\w+(?:['’]\w+)*"), re.compile(full), re.compile(f"[{_UNSPACED}{marks}]")
+
+
 class Tokenizer:
     """Find the words of a text: runs of letters, digits, marks and `_`; characters in scripts without spaces.
 
@@ -43,29 +55,21 @@ class Tokenizer:
     [('big', 0, 3), ('cat', 4, 7)]
     """
 
-    @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-        # `\w` leaves out combining marks, which would cut Hindi words and decomposed accents apart. The full pattern
-        # is several times slower, so it reads only the texts that hold what it is for.
-        marks = _combining_marks()
-        run = rf"(?:(?![{_UNSPACED}])[\w{marks}])+"
-        full = rf"{run}(?:['’]{run})*|(?![{marks}])(?=\w)[{_UNSPACED}][{marks}]*"
-        return re.compile(r"\w+(?:['’]\w+)*"), re.compile(full), re.compile(f"[{_UNSPACED}{marks}]")
-
-    def _pattern(self, text: str) -> re.Pattern[str]:
-        plain, full, special = self._patterns
-        return plain if text.isascii() or not special.search(text) else full
-
     def words(self, text: str) -> list[str]:
         """Return the lower-cased words of a text."""
         lower = _lower(text)
-        return self._pattern(lower).findall(lower)
+        return _pattern(lower).findall(lower)
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each word of `words(text)` with the offsets of its first character and one past its last."""
         lower = _lower(text)
-        for match in self._pattern(lower).finditer(lower):
+        for match in _pattern(lower).finditer(lower):
             yield match[0], match.start(), match.end()
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    plain, full, special = _patterns()
+    return plain if text.isascii() or not special.search(text) else full
 
 
 def _lower(text: str) -> str:
@@ -77,7 +81,7 @@ def _lower(text: str) -> str:
     lower = text.lower()
     if len(lower) == len(text):
         return lower
-    return "".join(low if len(low := character.lower()) == 1 else character for character in text)
+    return "İ".join(part.lower() for part in text.split("İ"))  # the only letter whose lower case is longer
 
 
 @dataclass(frozen=True)

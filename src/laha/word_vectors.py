@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laha.errors import CorpusError, LahaError
+from laha.formats import DAMAGE, DAMAGED, open_binary
 from laha.progress import Progress, silent
 from laha.vocabulary import PADDING, RESERVED, UNKNOWN, Vocabulary, WordIds
+
+SENTENCE = 10_000  # words that gensim reads of a sentence; it drops the rest
 
 
 def read_word_vectors(
@@ -24,21 +26,17 @@ def read_word_vectors(
     first such vector; one not found takes a random vector of the same spread.
     """
     path = Path(path)
-    if not path.is_file():
-        raise CorpusError("there is no such file of word vectors: check the path", path)
     wanted = {word: number for number, word in enumerate(vocabulary.words, start=RESERVED)}
     rows: dict[int, NDArray[np.float32]] = {}
-    exact: set[int] = set()
     try:
         for word, vector in _vectors(path):
             number = wanted.get(word)
+            if number is None and (other := wanted.get(word.lower())) not in rows:
+                number = other
             if number is not None:
                 rows[number] = vector
-                exact.add(number)
-            elif (number := wanted.get(word.lower())) is not None and number not in rows:
-                rows[number] = vector
-    except EOFError as error:
-        raise CorpusError("the file ends too early: fetch it again", path) from error
+    except DAMAGE:
+        raise CorpusError(DAMAGED, path) from None
     if not rows:
         raise CorpusError("holds a vector for none of the corpus's words: is it of the right language?", path)
     dimensions = len(next(iter(rows.values())))
@@ -60,13 +58,14 @@ def fill_missing(matrix: NDArray[np.float32], found: NDArray[np.bool_], seed: in
 
 
 def _vectors(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    opener = gzip.open if path.suffix == ".gz" else open
     binary = path.name.removesuffix(".gz").endswith(".bin")
-    with cast(BinaryIO, opener(path, "rb")) as handle:
+    with open_binary(path) as handle:
         first = handle.readline()
         header = first.split()
         if len(header) == 2 and all(number.isdigit() for number in header):
             count, dimensions = int(header[0]), int(header[1])
+            if not dimensions:
+                raise CorpusError("the header says 0 dimensions: fetch the file again", path, 1)
             if binary:
                 yield from _binary_vectors(handle, path, count, dimensions)
                 return
@@ -75,6 +74,8 @@ def _vectors(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
             raise CorpusError("no word2vec header: a .bin file begins with 'words dimensions'", path, 1)
         else:  # GloVe has no header: the first line is a vector already
             dimensions = len(header) - 1
+            if dimensions < 1:
+                raise CorpusError("no vectors: a file begins with a word and its numbers, or a header", path, 1)
             yield _parse(first, path, 1, dimensions)
             yield from _text_vectors(handle, path, dimensions, start=2)
 
@@ -91,10 +92,11 @@ def _parse(line: bytes, path: Path, number: int, dimensions: int) -> tuple[str, 
     # Some words hold spaces (GloVe has ". . ."), so the numbers are counted off from the right.
     parts = line.rstrip().rsplit(b" ", dimensions)
     try:
-        vector = np.array(parts[1:], dtype=np.float32)
+        with np.errstate(over="ignore"):  # too large a number becomes infinite, and that is refused
+            vector = np.array(parts[1:], dtype=np.float32)
     except ValueError:
         vector = np.zeros(0, np.float32)
-    if dimensions < 1 or len(vector) != dimensions or not np.isfinite(vector).all():
+    if len(vector) != dimensions or not np.isfinite(vector).all():
         raise CorpusError(f"expected a word and {dimensions} numbers: mend or remove the line", path, number)
     return parts[0].decode("utf-8", errors="replace"), vector
 
@@ -112,7 +114,10 @@ def _binary_vectors(
         data = handle.read(size)
         if len(data) < size:
             raise CorpusError(f"ends inside vector {number + 1} of {count}: fetch the file again", path)
-        yield word.lstrip(b"\n").decode("utf-8", errors="replace"), np.frombuffer(data, dtype="<f4").astype(np.float32)
+        vector = np.frombuffer(data, dtype="<f4").astype(np.float32)
+        if not np.isfinite(vector).all():
+            raise CorpusError(f"vector {number + 1} of {count} is not of numbers: fetch the file again", path)
+        yield word.lstrip(b"\n").decode("utf-8", errors="replace"), vector
 
 
 def train_word_vectors(
@@ -141,7 +146,7 @@ def train_word_vectors(
         )
         model.build_vocab(sentences)
         model.train(sentences, total_examples=model.corpus_count, epochs=epochs)
-        numbers = np.array([vocabulary.encode([[word]]).ids[0] for word in model.wv.index_to_key])
+        numbers = vocabulary.encode([model.wv.index_to_key]).ids
         matrix[numbers], found[numbers] = model.wv.vectors, True
     progress("word vectors", 1.0)
     return fill_missing(matrix, found, seed)
@@ -162,7 +167,7 @@ class _Sentences:
         for document in range(len(self.documents)):
             if document % 1000 == 0:
                 self.progress("word vectors", min(1.0, (self.done + document / len(self.documents)) / self.passes))
-            ids = self.documents[document]
-            # gensim cuts a sentence at 10,000 words
-            yield [words[number - RESERVED] for number in ids.tolist() if number >= RESERVED]
+            known = [words[number - RESERVED] for number in self.documents[document].tolist() if number >= RESERVED]
+            for start in range(0, len(known), SENTENCE):
+                yield known[start : start + SENTENCE]
         self.done += 1
