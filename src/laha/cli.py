@@ -8,8 +8,9 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -172,13 +173,16 @@ def tag(
     from laha.tagging import tag_records
 
     estimator = load(model, device)
-    name = "<stdin>" if file == "-" else file
-    handle = open_binary(Path("/dev/stdin")) if file == "-" else open_binary(Path(file))
-    with handle:
+    stdin = cast(BufferedReader, sys.stdin.buffer)
+    with stdin if file == "-" else open_binary(Path(file)) as handle:
         kind = format or sniff_format(handle.peek(65536), None if file == "-" else file)
-        for tagged in tag_records(estimator, read_stream(handle, kind, name), top, min_score):
-            sys.stdout.write(json.dumps(tagged, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+        records = read_stream(handle, kind, "<stdin>" if file == "-" else file)
+        try:
+            for tagged in tag_records(estimator, records, top, min_score):
+                sys.stdout.write(json.dumps(tagged, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has gone, as with `| head`: nothing is left to do
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @app.command()
@@ -417,7 +421,9 @@ def progress_bar() -> Iterator[Progress]:
         def show(task: str, done: float, note: str = "") -> None:
             if task not in tasks:
                 tasks[task] = bars.add_task(task, total=1.0, note=note)
-            bars.update(tasks[task], completed=done, **({"note": note} if note else {}))
+            if note:
+                bars.update(tasks[task], note=note)
+            bars.update(tasks[task], completed=done)
 
         yield show
 
@@ -440,6 +446,3 @@ def main() -> None:
     except LahaError as error:
         note(f"laha: {error}")
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -37,10 +37,10 @@ class PreparationConfiguration:
     """How a corpus becomes numbers; each default with its reason."""
 
     max_words: int = 500  # documents are cut there; the paper
-    min_count: int = 5  # rarer words are unknown; word2vec's default: fewer occurrences teach no vector
+    min_count: int = 2  # rarer words are unknown; at 5 the names of rare labels go missing (experiments/README.md)
     vocabulary_words: int = 500_000  # at most so many words: bounds memory on any corpus
     word_dimensions: int = 300  # the paper; a file of word vectors brings its own
-    word_epochs: int = 5  # skip-gram passes over the corpus; gensim's default
+    word_epochs: int | None = None  # skip-gram passes; None: as many as read 50 million words, from 5 to 20
     label_dimensions: int = 256  # r of the paper; W_q maps any number to `units`
     walks_per_label: int = 10  # node2vec's default
     walk_length: int = 40  # half of node2vec's 80: label graphs are dense and small
@@ -212,11 +212,12 @@ def prepare(
         vectors = read_word_vectors(configuration.word_vectors, vocabulary, seed)[0]
         configuration = replace(configuration, word_dimensions=vectors.shape[1])
     else:
+        configuration = replace(configuration, word_epochs=_word_epochs(configuration, len(words["train"].ids)))
         vectors = train_word_vectors(
             words["train"],
             vocabulary,
             configuration.word_dimensions,
-            epochs=configuration.word_epochs,
+            epochs=configuration.word_epochs or 1,
             seed=seed,
             workers=configuration.workers,
             progress=progress,
@@ -266,6 +267,11 @@ def _encode(
     encoded = {name: vocabulary.encode(texts) for name, texts in documents.items()}
     progress("words", 1.0)
     return vocabulary, encoded
+
+
+def _word_epochs(configuration: PreparationConfiguration, words: int) -> int:
+    # A small corpus must be read more often for its vectors to settle; a large one need not, and takes long enough.
+    return configuration.word_epochs or min(20, max(5, round(50e6 / max(1, words))))
 
 
 def _walk(

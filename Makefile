@@ -1,0 +1,34 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test install bench lint clean
+
+install: $(VENV)/.installed
+
+# pip installs torch by the pin in constraints.txt; the stamp makes a second run instant.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,plots,trees,parquet,dev]'
+	touch $@
+
+demo: OMP_NUM_THREADS = $(shell nproc 2>/dev/null || echo 2)
+demo: install
+	$(BIN)/laha demo
+
+lint: install
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+# The claims of speed, each a file in benchmarks/ with its results; LAHA_DATA adds the real corpora.
+bench: install
+	for file in benchmarks/label_walks.py benchmarks/startup.py benchmarks/tokenizer.py; do $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
