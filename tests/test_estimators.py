@@ -104,7 +104,7 @@ def test_a_damaged_model_is_refused(model: Estimator, tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ModelError, match="weights.safetensors does not match its sha256"):
+    with pytest.raises(ModelError, match=r"weights\.safetensors does not match its sha256"):
         laha.load(tmp_path / "model")
 
 
