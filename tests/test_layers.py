@@ -28,7 +28,7 @@ LAYERS = [
         *["heat_map", "results"],
     ],
     ["estimator", "tagger", "baselines", "baselines.popular", "registry", "tagging", "training_folder"],
-    ["demo", "cli"],
+    ["demo", "terminal", "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`
 ]
 ORDER = [name for layer in LAYERS for name in layer]

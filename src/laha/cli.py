@@ -6,8 +6,6 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -15,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from laha.errors import Interrupted, LahaError
+from laha.terminal import SHOWN, number, progress_bar, row, show_explanation, table
 
 if TYPE_CHECKING:
-    from laha.explain import Explanation
     from laha.prepared import Prepared
-    from laha.progress import Progress
 
 app = typer.Typer(
     name="laha",
@@ -73,7 +70,7 @@ def demo(
     print_table(["", *SHOWN], [["laha", *row(report.metrics)], ["by frequency", *row(floor.metrics)]])
     for text in TEXTS:
         print()
-        print_explanation(model.explain(text, top=3))
+        show_explanation(model.explain(text, top=3))
     note(f"\nThe model is in {out}. Tag your own text: echo 'some text' | laha tag {out} -")
 
 
@@ -248,7 +245,7 @@ def explain(
     if as_json:
         print(json.dumps(explanation.as_json(), ensure_ascii=False))
     elif html is None:
-        print_explanation(explanation)
+        show_explanation(explanation)
 
 
 @app.command()
@@ -353,79 +350,14 @@ def vector_files(word_vectors: Path | None, label_vectors: Path | None) -> dict[
     return {key: str(path) for key, path in files.items() if path is not None}
 
 
-SHOWN = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@5", "R@5")
-
-
-def row(metrics: dict[str, float]) -> list[str]:
-    """Return the metrics shown in tables."""
-    return [f"{metrics[name]:.2f}" if name in metrics else "–" for name in SHOWN]
-
-
-def number(value: Any) -> str:
-    """Write a count or an average for people."""
-    return f"{value:,.2f}" if isinstance(value, float) else "–" if value is None else f"{value:,}"
-
-
 def note(text: str) -> None:
     """Tell the person; stdout is for results."""
     print(text, file=sys.stderr)
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
-    """Print a table, the first column to the left and numbers to the right."""
-    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
-    for line in [header, *rows]:
-        cells = [
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ]
-        print("  ".join(cells).rstrip())
-
-
-def print_explanation(explanation: Explanation) -> None:
-    """Print the text once for each label, its words the warmer the more they weigh."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    for label in explanation.labels:
-        line = f"{label.label}  {label.score:.3f}  (self {label.alpha:.0%}, interaction {label.beta:.0%})"
-        console.print(Text(line, style="bold"))
-        largest = max((word.fused for word in label.words), default=0.0) or 1.0
-        shown = Text(explanation.text)
-        for word in label.words:
-            heat = word.fused / largest
-            if heat >= 0.05:
-                shown.stylize(f"on rgb({int(70 + 150 * heat)},{int(50 + 40 * heat)},20)", word.start, word.end)
-        console.print(shown if console.is_terminal else explanation.text)
-        best = sorted(label.words, key=lambda word: -word.fused)[:6]
-        console.print(Text("  words: " + ", ".join(f"{word.word} {word.fused:.2f}" for word in best), style="dim"))
-
-
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Draw progress on a terminal's stderr; stay silent in a pipe."""
-    from laha.progress import silent
-
-    if not sys.stderr.isatty():
-        yield silent
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    text, bar = TextColumn("{task.description}"), BarColumn(bar_width=24)
-    columns = (text, bar, TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def show(task: str, done: float, note: str = "") -> None:
-            if task not in tasks:
-                tasks[task] = bars.add_task(task, total=1.0, note=note)
-            if note:
-                bars.update(tasks[task], note=note)
-            bars.update(tasks[task], completed=done)
-
-        yield show
+    """Print a table on stdout."""
+    print(table(header, rows))
 
 
 def command_line() -> str:

@@ -1,0 +1,87 @@
+"""What a person sees in the terminal: tables, heat maps and progress bars."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from laha.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from laha.explain import Explanation
+
+SHOWN = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@5", "R@5")
+
+
+def row(metrics: dict[str, float]) -> list[str]:
+    """Return the metrics shown in tables."""
+    return [f"{metrics[name]:.2f}" if name in metrics else "–" for name in SHOWN]
+
+
+def number(value: Any) -> str:
+    """Write a count or an average for people."""
+    return f"{value:,.2f}" if isinstance(value, float) else "–" if value is None else f"{value:,}"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Lay out a table, the first column to the left and the others to the right.
+
+    >>> print(table(["", "P@1"], [["laha", "68.0"], ["by frequency", "5.0"]]))
+                   P@1
+    laha          68.0
+    by frequency   5.0
+    """
+    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
+    lines = []
+    for line in [header, *rows]:
+        first, *others = zip(line, widths, strict=True)
+        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def show_explanation(explanation: Explanation) -> None:
+    """Write the text once for each label, its words the warmer the more they weigh."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    for label in explanation.labels:
+        line = f"{label.label}  {label.score:.3f}  (self {label.alpha:.0%}, interaction {label.beta:.0%})"
+        console.print(Text(line, style="bold"))
+        largest = max((word.fused for word in label.words), default=0.0) or 1.0
+        shown = Text("  " + explanation.text)
+        for word in label.words:
+            heat = word.fused / largest
+            if heat >= 0.05:
+                shown.stylize(f"on rgb({int(70 + 150 * heat)},{int(50 + 40 * heat)},20)", word.start + 2, word.end + 2)
+        console.print(shown)
+        best = sorted(label.words, key=lambda word: -word.fused)[:6]
+        console.print(Text("  words: " + ", ".join(f"{word.word} {word.fused:.2f}" for word in best), style="dim"))
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Draw progress on a terminal's stderr; stay silent in a pipe."""
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    text, bar = TextColumn("{task.description}"), BarColumn(bar_width=24)
+    columns = (text, bar, TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(task: str, done: float, note: str = "") -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(task, total=1.0, note=note)
+            if note:
+                bars.update(tasks[task], note=note)
+            bars.update(tasks[task], completed=done)
+
+        yield show
