@@ -71,7 +71,8 @@ def demo(
     for text in TEXTS:
         print()
         show_explanation(model.explain(text, top=3))
-    note(f"\nThe model is in {out}. Tag your own text: echo 'some text' | laha tag {out} -")
+    program = sys.argv[0] if Path(sys.argv[0]).name == "laha" else "python -m laha"
+    note(f"\nThe model is in {out}. Tag a text of your own: echo 'some text' | {program} tag {out}")
 
 
 @app.command()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+import resource
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,16 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def resident_peak() -> int:
+    """Return the most memory this process has held, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage would count what the process that started this one held
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def record(

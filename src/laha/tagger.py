@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +24,7 @@ from laha.network.laha import ATTENTIONS, FUSIONS, LAHANetwork
 from laha.prepared import PreparationConfiguration, Prepared, prepare, read_labels, write_labels
 from laha.progress import Progress, silent
 from laha.ranking import TopK
-from laha.results import versions
+from laha.results import resident_peak, versions
 from laha.scoring.reference import score_all, score_top
 from laha.storage import (
     atomic_folder,
@@ -310,7 +309,7 @@ def choose_device(device: str) -> torch.device:
 
 def _training_facts(trained: Trained, prepared: Prepared, device: torch.device) -> dict[str, Any]:
     on_gpu = device.type == "cuda"
-    peak = torch.cuda.max_memory_allocated(device) if on_gpu else _resident_peak()
+    peak = torch.cuda.max_memory_allocated(device) if on_gpu else resident_peak()
     return {
         "corpus": prepared.name,
         "corpus_sha256": prepared.part("train").sha256,
@@ -323,10 +322,6 @@ def _training_facts(trained: Trained, prepared: Prepared, device: torch.device) 
         "validation": next((row for row in trained.history if row["epoch"] == trained.best_epoch), {}),
         "history": trained.history,
     }
-
-
-def _resident_peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _hint(name: str, names: list[str]) -> str:
