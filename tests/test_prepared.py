@@ -10,7 +10,7 @@ import pytest
 
 from laha.corpus import Corpus, LabelDetail, Parts
 from laha.errors import CorpusError, ModelError
-from laha.prepared import PreparationConfiguration, Prepared, prepare
+from laha.prepared import PreparationConfiguration, Prepared, open_prepared, prepare
 from laha.vocabulary import Vocabulary
 
 QUICK = PreparationConfiguration(min_count=1, word_dimensions=4, label_dimensions=3, walks_per_label=1, walk_length=3)
@@ -94,3 +94,14 @@ def test_a_damaged_folder_is_refused(prepared: Prepared, tmp_path: Path) -> None
     (tmp_path / "p" / "train.words.npy").unlink()
     with pytest.raises(ModelError, match=r"train\.words\.npy is missing"):
         Prepared.load(tmp_path / "p")
+
+
+def test_only_a_prepared_folder_is_opened_as_one(prepared: Prepared, tmp_path: Path) -> None:
+    prepared.save(tmp_path / "p")
+    opened = open_prepared(str(tmp_path / "p"))
+    assert opened is not None
+    assert opened.name == "topics"
+    named = open_prepared("p", data=tmp_path)
+    assert named is not None
+    assert open_prepared(str(tmp_path)) is None
+    assert open_prepared("builtin:pydocs") is None

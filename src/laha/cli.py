@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import sys
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from laha.errors import Interrupted, LahaError
 from laha.terminal import SHOWN, number, progress_bar, row, show_explanation, table
-
-if TYPE_CHECKING:
-    from laha.prepared import Prepared
 
 app = typer.Typer(
     name="laha",
@@ -125,7 +123,7 @@ def train(
         bool, typer.Option("--shared-machine", help="other work runs beside this: record no training time")
     ] = False,
     track: Annotated[
-        Path | None, typer.Option("--tensorboard", metavar="DIR", help="log to TensorBoard as well (laha[track])")
+        Path | None, typer.Option("--tensorboard", metavar="DIR", help="log to TensorBoard as well (laha\\[track])")
     ] = None,
     data: DataOption = None,
 ) -> None:
@@ -199,6 +197,7 @@ def evaluate(
     """Rank all labels for documents whose labels are known, and print the metrics in percent."""
     from laha.datasets import open_corpus
     from laha.evaluation import evaluate as measure
+    from laha.prepared import open_prepared
     from laha.registry import load
     from laha.results import record as write_result
 
@@ -314,23 +313,12 @@ def data_convert(
     note(f"wrote {destination}")
 
 
-def open_prepared(corpus: str, data: Path | None) -> Prepared | None:
-    """Open a prepared folder, or return None where the corpus is something else."""
-    from laha.datasets import BUILTIN, find_corpus
-    from laha.prepared import KIND, Prepared
-    from laha.storage import is_folder_of
-
-    if corpus.startswith(BUILTIN):
-        return None
-    path = find_corpus(corpus, data)
-    return Prepared.load(path) if is_folder_of(path, KIND) else None
-
-
 def open_source(corpus: str, valid: str | None, data: Path | None) -> Any:
     """Return the prepared corpus, or a function that reads the train and valid parts."""
     from dataclasses import replace
 
     from laha.datasets import open_corpus, open_parts
+    from laha.prepared import open_prepared
 
     prepared = open_prepared(corpus, data)
     if prepared is not None:
@@ -370,11 +358,9 @@ def main() -> None:
     """Run a command; a LahaError is one line on stderr and exit code 1, an interrupt 130."""
     try:
         app(standalone_mode=True)
-    except Interrupted as stop:
-        note(f"laha: {stop}")
-        sys.exit(130)
-    except KeyboardInterrupt:
-        note("laha: interrupted")
+    except (Interrupted, KeyboardInterrupt) as stop:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C must not spoil the way out
+        note(f"laha: {stop if isinstance(stop, Interrupted) else 'interrupted'}")
         sys.exit(130)
     except LahaError as error:
         note(f"laha: {error}")

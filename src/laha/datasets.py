@@ -29,6 +29,7 @@ from laha.formats import (
 from laha.writers import encode_name, on_one_line, write_lines, write_records
 
 PARTS = ("train", "valid", "test")
+SCHEME = "builtin:"
 BUILTIN = ("pydocs",)
 ENDING_IN_FOLDER = {
     "jsonl": ".jsonl.gz",
@@ -45,14 +46,14 @@ ENDING_IN_FOLDER = {
 
 def open_parts(corpus: str | Path, data: Path | None = None, wanted: Iterable[str] = PARTS) -> Parts:
     """Read the parts wanted of a corpus given by path, by its name in the data folder, or as `builtin:NAME`."""
-    if str(corpus).startswith("builtin:"):
-        return _open_builtin(str(corpus).removeprefix("builtin:"), wanted)
+    if str(corpus).startswith(SCHEME):
+        return _open_builtin(str(corpus).removeprefix(SCHEME), wanted)
     return read_parts(find_corpus(corpus, data), wanted)
 
 
 def open_corpus(corpus: str | Path, part: str, data: Path | None = None) -> Corpus:
     """Read one part of a corpus; a corpus that is a single file is taken for any part."""
-    if str(corpus).startswith("builtin:"):
+    if str(corpus).startswith(SCHEME):
         return open_parts(corpus, data, [part]).present()[part]
     return read_corpus(find_corpus(corpus, data), part)
 
@@ -86,7 +87,7 @@ def cache_folder() -> Path:
 
 def _open_builtin(name: str, wanted: Iterable[str]) -> Parts:
     if name not in BUILTIN:
-        raise CorpusError(f"no built-in corpus is called '{name}': {nearest(name, list(BUILTIN))}", f"builtin:{name}")
+        raise CorpusError(f"no built-in corpus is called '{name}': {nearest(name, list(BUILTIN))}", SCHEME + name)
     wanted = _checked_wanted(wanted)
     folder = cache_folder() / pydocs.cache_key()
     try:

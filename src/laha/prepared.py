@@ -13,12 +13,14 @@ from scipy.sparse import csr_matrix
 
 from laha.configuration import check_range
 from laha.corpus import Corpus, Parts
+from laha.datasets import SCHEME, find_corpus
 from laha.errors import CorpusError, ModelError
 from laha.label_graph import co_occurrence
 from laha.label_vectors import read_label_vectors, train_label_vectors
 from laha.progress import Progress, silent
 from laha.storage import (
     atomic_folder,
+    is_folder_of,
     read_jsonl,
     read_lines,
     read_manifest,
@@ -155,6 +157,14 @@ class Prepared:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{folder} is damaged ({error!r}): make it anew with 'laha prepare'") from error
+
+
+def open_prepared(corpus: str, data: Path | None = None) -> Prepared | None:
+    """Open a corpus that is a prepared folder; return None where it is something else."""
+    if corpus.startswith(SCHEME):
+        return None
+    path = find_corpus(corpus, data)
+    return Prepared.load(path) if is_folder_of(path, KIND) else None
 
 
 def _array(path: Path) -> NDArray[Any]:
