@@ -51,7 +51,8 @@ def _claim(work: Path, model: Estimator, resume: bool) -> None:
     """Make the work folder this run's own, or check that the run lying there is this one."""
     mine = {"model": model.model_name, "settings": {k: v for k, v in model.get_params().items() if v is not None}}
     path = work / "run.json"
-    if path.is_file():
+    begun = any((work / name).exists() for name in ("prepared", "checkpoint.safetensors"))
+    if path.is_file() and begun:  # a run that failed before either has left nothing worth keeping
         if not resume:
             raise LahaError(f"an unfinished training lies in {work}: continue it with --resume, or remove that folder")
         lying = json.loads(path.read_text(encoding="utf-8"))
