@@ -25,10 +25,19 @@ def padding_share(batches, lengths) -> float:
 
 @given(lengths_of_documents, st.integers(1, 64), st.integers(0, 9))
 def test_every_document_is_in_exactly_one_batch(lengths, batch, seed):
-    for batches in (shuffled_batches(lengths, batch, np.random.default_rng(seed)), sorted_batches(lengths, batch)):
-        assert sorted(document for documents in batches for document in documents) == list(range(len(lengths)))
-        assert all(1 <= len(documents) <= batch for documents in batches)
-        assert len(batches) == -(-len(lengths) // batch)
+    batches = shuffled_batches(lengths, batch, np.random.default_rng(seed))
+    assert sorted(document for documents in batches for document in documents) == list(range(len(lengths)))
+    assert all(1 <= len(documents) <= batch for documents in batches)
+    assert len(batches) == -(-len(lengths) // batch)
+
+
+@given(lengths_of_documents, st.integers(1, 5000), st.integers(1, 600))
+def test_sorted_batches_hold_every_document_and_no_more_words_than_allowed(lengths, words, max_words):
+    batches = list(sorted_batches(lengths, words, max_words))
+    assert sorted(document for documents in batches for document in documents) == list(range(len(lengths)))
+    for documents in batches:
+        padded = len(documents) * min(max(1, lengths[documents].max()), max_words)
+        assert padded <= words or len(documents) == 1
 
 
 def test_hardly_anything_is_padding():
@@ -37,7 +46,7 @@ def test_hardly_anything_is_padding():
     drawn = np.array_split(rng.permutation(8000), 8000 // 64)
     assert padding_share(drawn, lengths) > 0.4
     assert padding_share(shuffled_batches(lengths, 64, rng), lengths) < 0.05
-    assert padding_share(sorted_batches(lengths, 64), lengths) < 0.01
+    assert padding_share(list(sorted_batches(lengths, 2**14, 500)), lengths) < 0.02
 
 
 def test_epochs_differ_and_follow_the_seed():
@@ -56,7 +65,7 @@ def test_short_documents_do_not_come_first_in_an_epoch():
 
 
 def test_the_longest_documents_come_first_when_sorted():
-    assert [batch.tolist() for batch in sorted_batches(np.array([1, 9, 5, 9]), 2)] == [[1, 3], [2, 0]]
+    assert [batch.tolist() for batch in sorted_batches(np.array([1, 9, 5, 9]), 18, 9)] == [[1, 3], [2, 0]]
 
 
 @given(st.lists(st.lists(st.integers(RESERVED, 99), max_size=8), min_size=1, max_size=6), st.integers(1, 10), st.data())

@@ -20,11 +20,12 @@ LAYERS = [
         *["label_graph", "label_vectors", "prepared", "metrics", "batches"],
     ],
     [
-        *["network", "network.encoder", "network.self_attention", "network.interaction_attention", "network.fusion"],
-        *["network.prediction", "network.laha"],
+        *["network", "network.encoder", "network.document_head", "network.self_attention"],
+        *["network.interaction_attention", "network.fusion", "network.prediction", "network.laha"],
     ],
     [
-        *["scoring", "scoring.reference", "checkpoint", "training_log", "training", "evaluation", "explain"],
+        *["scoring", "scoring.streaming", "scoring.folded", "scoring.paths", "scoring.label_index"],
+        *["scoring.shortlist", "scoring.scorer", "checkpoint", "training_log", "training", "evaluation", "explain"],
         *["heat_map", "results"],
     ],
     ["estimator", "tagger", "baselines", "baselines.popular", "registry", "tagging", "training_folder"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,10 +23,21 @@ def shuffled_batches(lengths: NDArray[np.int64], batch: int, rng: np.random.Gene
     return [groups[number] for number in rng.permutation(len(groups))]
 
 
-def sorted_batches(lengths: NDArray[np.int64], batch: int) -> list[NDArray[np.int64]]:
-    """Split all documents into batches by falling length: the most memory is needed first."""
+def sorted_batches(lengths: NDArray[np.int64], words: int, max_words: int) -> Iterator[NDArray[np.int64]]:
+    """Split all documents into batches of at most `words` words, padding counted, or one document, by falling length.
+
+    The most memory is needed first; short documents come in large batches.
+
+    >>> [batch.tolist() for batch in sorted_batches(np.array([1, 9, 4, 4, 2]), words=9, max_words=100)]
+    [[1], [2, 3], [4, 0]]
+    """
     order = np.argsort(-lengths, kind="stable")
-    return [order[start : start + batch] for start in range(0, len(order), batch)]
+    start = 0
+    while start < len(order):
+        longest = min(max(1, int(lengths[order[start]])), max_words)
+        count = max(1, words // longest)
+        yield order[start : start + count]
+        start += count
 
 
 def pad(words: WordIds, documents: NDArray[np.int64], max_words: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -30,6 +30,8 @@ class Estimator(ABC):
     Configuration: ClassVar[type]
     # Whether fit takes a folder for checkpoints and can be resumed.
     resumable: ClassVar[bool] = False
+    # Score every label even where the model would score a shortlist of them; models without one always do.
+    exact: bool = False
     labels_: list[Label]
     train_documents_: int
     trained_: dict[str, Any]

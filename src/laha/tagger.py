@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
+from warnings import warn
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from laha.batches import pad, sorted_batches
 from laha.configuration import build, check_choice, check_range
 from laha.errors import ConfigurationError, LahaError, ModelError, nearest
 from laha.estimator import Documents, Estimator, as_parts
@@ -25,7 +24,8 @@ from laha.prepared import PreparationConfiguration, Prepared, prepare, read_labe
 from laha.progress import Progress, silent
 from laha.ranking import TopK
 from laha.results import resident_peak, versions
-from laha.scoring.reference import score_all, score_top
+from laha.scoring.label_index import INDEX_ABOVE, LabelIndex, index_available
+from laha.scoring.scorer import Scorer
 from laha.storage import (
     atomic_folder,
     read_lines,
@@ -35,7 +35,7 @@ from laha.storage import (
     write_manifest,
     write_tensors,
 )
-from laha.training import Examples, Trained, Trainer, TrainingConfiguration
+from laha.training import ALL_LABELS_UP_TO, Examples, Trained, Trainer, TrainingConfiguration
 from laha.vocabulary import Tokenizer, Vocabulary, WordIds
 
 KIND = "model"
@@ -55,15 +55,21 @@ class LAHAConfiguration(TrainingConfiguration, PreparationConfiguration):
     attention_units: int = 256  # d_a; the paper
     attention: str = "hybrid"  # "self" or "interaction" alone: the paper's ablations
     fusion: str = "adaptive"  # "mean": the paper's ablation
-    word_dropout: float = 0.3  # on word vectors; chosen on validation (experiments/regularisation.md)
+    word_dropout: float = 0.3  # on word vectors; chosen on validation (experiments/README.md)
     state_dropout: float = 0.4  # on encoder states; likewise
+    # Labels a document head proposes, on a CPU the only ones scored; 0: none, and no head; None: none up to 5,000
+    # labels, above that as many as hold 99.5 % of the exact five best of validation documents. The head learns beside
+    # the network and changes nothing in it.
+    shortlist: int | None = None
+    document_units: int = 256  # width of that head: one product of (documents, 256) with (256, labels)
     seed: int = 0  # every random draw follows it
     device: str = "auto"  # a GPU where there is one
 
     def __post_init__(self) -> None:
         TrainingConfiguration.__post_init__(self)
         PreparationConfiguration.__post_init__(self)
-        check_range(self, ("units", "attention_units"), 1)
+        check_range(self, ("units", "attention_units", "document_units"), 1)
+        check_range(self, ("shortlist",), 0)
         check_range(self, ("word_dropout", "state_dropout"), 0, 0.95)
         check_range(self, ("seed",), 0, 2**31 - 1)
         check_choice(self, "preset", PRESETS)
@@ -86,6 +92,7 @@ class LAHA(Estimator):
     configuration_: LAHAConfiguration  # with the settings of preparation as the corpus was prepared
     network_: LAHANetwork
     vocabulary_: Vocabulary
+    scorer_: Scorer
 
     @property
     def configuration(self) -> LAHAConfiguration:
@@ -143,6 +150,12 @@ class LAHA(Estimator):
             track,
         )
         self.trained_ = _training_facts(trainer.run(resume), prepared, device)
+        index = _label_index(self.network_)
+        self.scorer_ = Scorer(self.network_, configuration.max_words, index=index)
+        if self.network_.document_head is not None:
+            facts = self.scorer_.measure(held_out.words, configuration.shortlist, configuration.seed, progress)
+            self.trained_["shortlist"] = facts
+            self.scorer_ = Scorer(self.network_, configuration.max_words, facts["labels"], index)
         return self
 
     def _as_prepared(self, own: LAHAConfiguration, prepared: PreparationConfiguration) -> LAHAConfiguration:
@@ -160,7 +173,10 @@ class LAHA(Estimator):
         self.vocabulary_ = prepared.vocabulary
         self.labels_ = prepared.labels[: prepared.train_labels]
         self.train_documents_ = len(prepared.part("train"))
-        self.network_ = _network(configuration, prepared.word_vectors.shape, prepared.label_vectors.shape)
+        head = configuration.shortlist
+        head = prepared.train_labels > ALL_LABELS_UP_TO if head is None else head
+        words, labels = prepared.word_vectors.shape, prepared.label_vectors.shape
+        self.network_ = _network(configuration, words, labels, bool(head))
         # Few labels are right, so scores begin at that share: from 1/2, all of them must first be unlearned.
         density = prepared.part("train").labels.nnz / max(1, self.train_documents_ * len(self.labels_))
         density = min(max(density, 1e-6), 0.5)
@@ -175,22 +191,13 @@ class LAHA(Estimator):
         if top < 1:
             raise ConfigurationError(f"top={top}: ask for at least one label")
         words = self._encode(texts)
-        top = min(top, len(self.labels_))
-        ids, scores = np.zeros((len(words), top), np.int64), np.zeros((len(words), top), np.float32)
-        for documents, padded, lengths in self._batches(words):
-            best, probabilities = score_top(self.network_, padded, lengths, top)
-            ids[documents], scores[documents] = best.cpu().numpy(), probabilities.cpu().numpy()
+        ids, scores = self.scorer_.top(words, top, self.exact)
         return TopK(ids, scores, [label.name for label in self.labels_])
 
     def predict_scores(self, texts: Documents) -> csr_matrix:
-        """Return the probability of every label for each text: (documents, labels), all of them stored."""
+        """Return probabilities (documents, labels): of every label, or of those on the shortlist where one is used."""
         words = self._encode(texts)
-        scores = np.zeros((len(words), len(self.labels_)), np.float32)
-        for documents, padded, lengths in self._batches(words):
-            scores[documents] = score_all(self.network_, padded, lengths).cpu().numpy()
-        rows, columns = scores.shape
-        indices = np.tile(np.arange(columns, dtype=np.int32), rows)
-        return csr_matrix((scores.ravel(), indices, np.arange(rows + 1) * columns), shape=scores.shape)
+        return self.scorer_.sparse(words, self.exact)
 
     def explain(self, text: str, labels: Sequence[str] | None = None, top: int = 5) -> Explanation:
         """Return the words behind the given labels, or behind the `top` best."""
@@ -208,7 +215,7 @@ class LAHA(Estimator):
                 if name not in index:
                     raise LahaError(f"the model has no label '{name}': {_hint(name, names)}")
             chosen = [index[name] for name in labels]
-        ((_, padded, lengths),) = self._batches(words)
+        ((_, padded, lengths),) = self.scorer_.batches(words)
         return explain_labels(
             self.network_, padded, lengths, text, spans, [(number, names[number]) for number in chosen]
         )
@@ -222,18 +229,12 @@ class LAHA(Estimator):
         tokenizer = Tokenizer()
         return self.vocabulary_.encode((tokenizer.words(text) for text in texts), self.configuration_.max_words)
 
-    def _batches(self, words: WordIds) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
-        configuration = self.configuration_
-        device = next(self.network_.parameters()).device
-        self.network_.eval()
-        for documents in sorted_batches(words.lengths, configuration.batch):
-            padded, lengths = pad(words, documents, configuration.max_words)
-            yield documents, torch.from_numpy(padded).to(device), torch.from_numpy(lengths).to(device)
-
     def save(self, path: str | Path, log: Path | None = None) -> None:
         """Write the model folder, atomically, with the training log where there is one."""
         self.check_fitted()
         weights = {name: tensor.detach().cpu().numpy() for name, tensor in self.network_.state_dict().items()}
+        if self.scorer_.index is not None:
+            weights |= self.scorer_.index.arrays()
         with atomic_folder(Path(path)) as folder:
             write_tensors(folder / "weights.safetensors", weights)
             write_labels(folder / "labels.jsonl", self.labels_)
@@ -264,15 +265,19 @@ class LAHA(Estimator):
             model.trained_ = manifest["training"]
         except (KeyError, TypeError) as error:
             raise ModelError(f"{folder} is damaged ({error!r}): restore it from a copy") from error
-        weights = {
-            name: torch.from_numpy(array) for name, array in read_tensors(folder / "weights.safetensors")[0].items()
-        }
-        model.network_ = _restore(model.configuration_, weights, len(model.labels_), folder)
-        model.network_.to(choose_device(device)).eval()
+        arrays = read_tensors(folder / "weights.safetensors")[0]
+        cells = {name: arrays.pop(name) for name in list(arrays) if name.startswith("index.")}
+        weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        model.network_ = _restore(model.configuration_, weights, len(model.labels_), folder).to(choose_device(device))
+        shortlist = model.trained_.get("shortlist", {}).get("labels", 0)
+        index = _label_index(model.network_, cells)
+        model.scorer_ = Scorer(model.network_, model.configuration_.max_words, shortlist, index)
         return model
 
 
-def _network(configuration: LAHAConfiguration, words: tuple[int, ...], labels: tuple[int, ...]) -> LAHANetwork:
+def _network(
+    configuration: LAHAConfiguration, words: tuple[int, ...], labels: tuple[int, ...], head: bool
+) -> LAHANetwork:
     return LAHANetwork(
         words=words[0],
         word_dimensions=words[1],
@@ -284,13 +289,27 @@ def _network(configuration: LAHAConfiguration, words: tuple[int, ...], labels: t
         fusion=configuration.fusion,
         word_dropout=configuration.word_dropout,
         state_dropout=configuration.state_dropout,
+        document_units=configuration.document_units if head else 0,
     )
+
+
+def _label_index(network: LAHANetwork, arrays: dict[str, NDArray[Any]] | None = None) -> LabelIndex | None:
+    """Build or restore the index of a network with very many labels."""
+    if network.document_head is None or network.labels <= INDEX_ABOVE or arrays == {}:
+        return None
+    if not index_available():
+        warn(f"for {network.labels} labels a shortlist is faster with an index: 'pip install laha[ann]'", stacklevel=3)
+        return None
+    if arrays is None:
+        return LabelIndex.build(network.document_head)
+    return LabelIndex.restore(network.document_head, arrays)
 
 
 def _restore(configuration: LAHAConfiguration, weights: dict[str, Tensor], labels: int, folder: Path) -> LAHANetwork:
     words = weights.get("encoder.word_vectors.weight", torch.zeros(0, 0))
     vectors = weights.get("interaction_attention.L.weight", torch.zeros(labels, 1))
-    network = _network(configuration, tuple(words.shape), tuple(vectors.shape))
+    head = "document_head.hidden.weight" in weights
+    network = _network(configuration, tuple(words.shape), tuple(vectors.shape), head)
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:

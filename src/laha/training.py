@@ -25,7 +25,8 @@ from laha.configuration import check_choice, check_range
 from laha.errors import Interrupted, LahaError
 from laha.metrics import RankingMetrics
 from laha.progress import Progress, silent
-from laha.scoring.reference import score_top
+from laha.scoring.paths import choose_scoring
+from laha.scoring.streaming import score_top, words_at_once
 from laha.training_log import TrainingLog
 from laha.vocabulary import WordIds
 
@@ -112,7 +113,12 @@ class Trainer:
         self.train, self.valid = train, valid.take(configuration.valid_documents, seed)
         self.configuration, self.max_words, self.seed, self.device = configuration, max_words, seed, device
         self.progress = progress
+        self.scoring = choose_scoring(network)
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        self.head: nn.Module | None = getattr(network, "document_head", None)
+        beside = set() if self.head is None else set(self.head.parameters())
+        own = [p for p in self.parameters.values() if p not in beside]
+        self.clipped = [own, [*beside]] if beside else [own]  # each by its own norm
         fused = device.type == "cuda"
         self.optimizer = torch.optim.Adam(self.parameters.values(), lr=configuration.learning_rate, fused=fused)
         self.steps = math.ceil(len(train) / configuration.batch)  # an epoch
@@ -170,15 +176,21 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self._autocast():
-            logits = self.network(words, lengths, labels)  # (batch, sampled labels)
+            encoded = self.scoring.encode(words, lengths)
+            logits = self.scoring.score(encoded, labels)  # (batch, sampled labels)
         loss = nn.functional.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / len(words)
+        figures = {"loss": loss.detach()}
+        if self.head is not None:
+            head_loss = self._head_loss(encoded.pooled, documents)
+            figures["head_loss"] = head_loss.detach()
+            loss = loss + head_loss  # they share no parameter: each learns as if alone
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.configuration.clip)
+        norms = [nn.utils.clip_grad_norm_(group, self.configuration.clip) for group in self.clipped]
         self.optimizer.step()
         return {
-            "loss": loss.detach(),
-            "gradient_norm": norm.detach(),
+            **figures,
+            "gradient_norm": norms[0].detach(),
             "learning_rate": rate,
             "words": float(lengths.sum()) if self.device.type == "cpu" else float(words.numel()),
             "labels": float(logits.shape[1]),
@@ -200,6 +212,19 @@ class Trainer:
         targets = torch.zeros(len(documents) * total)
         targets[torch.from_numpy(rows * total + columns)] = 1.0
         return labels, targets.view(len(documents), total).to(self.device)
+
+    def _head_loss(self, pooled: Tensor, documents: NDArray[np.int64]) -> Tensor:
+        """Return the cross-entropy of the head's distribution over all labels to each document's own."""
+        truth = self.train.labels[documents]
+        rows = np.repeat(np.arange(len(documents)), np.diff(truth.indptr))
+        weights = 1 / np.maximum(1, np.diff(truth.indptr))[rows] / len(documents)
+        with self._autocast():
+            logits = self.head(pooled)  # type: ignore[misc]  # (batch, k)
+        likelihood = logits.float().log_softmax(dim=1)
+        columns = torch.from_numpy(truth.indices.astype(np.int64)).to(self.device)
+        found = likelihood[torch.from_numpy(rows).to(self.device), columns]
+        loss: Tensor = -(found * torch.from_numpy(weights).to(found)).sum()
+        return loss
 
     def _tensors(self, words: WordIds, documents: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         padded, lengths = pad(words, documents, self.max_words)
@@ -237,10 +262,11 @@ class Trainer:
         self.network.eval()
         frequency = np.asarray(self.train.labels.sum(axis=0)).ravel()
         metrics = RankingMetrics(frequency, len(self.train))
-        for documents in sorted_batches(self.valid.words.lengths, self.configuration.batch):
+        scoring = choose_scoring(self.network, frozen=True)
+        for documents in sorted_batches(self.valid.words.lengths, words_at_once(self.device), self.max_words):
             words, lengths = self._tensors(self.valid.words, documents)
             with self._autocast():
-                ids, _ = score_top(self.network, words, lengths, 5)  # type: ignore[arg-type]
+                ids, _ = score_top(scoring, words, lengths, 5)
             metrics.add(ids.cpu().numpy(), self.valid.labels[documents])
         if not metrics.documents:
             raise LahaError("no validation document has a label: give documents with labels to validate on")

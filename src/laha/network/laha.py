@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from laha.network.document_head import DocumentHead
 from laha.network.encoder import Encoder, word_mask
 from laha.network.fusion import AdaptiveFusion, MeanFusion
 from laha.network.interaction_attention import InteractionAttention
@@ -47,6 +48,7 @@ class LAHANetwork(nn.Module):
         fusion: str = "adaptive",
         word_dropout: float = 0.0,
         state_dropout: float = 0.0,
+        document_units: int = 0,
     ):
         super().__init__()
         self.labels = labels
@@ -59,6 +61,8 @@ class LAHANetwork(nn.Module):
         adaptive = attention == "hybrid" and fusion == "adaptive"
         self.fusion = AdaptiveFusion(units) if adaptive else MeanFusion()
         self.prediction = Prediction(units)
+        # Made last, so that the paper's network begins with the same weights whether there is a head or not.
+        self.document_head = DocumentHead(units, document_units, labels) if document_units else None
 
     def encode(self, words: Tensor, lengths: Tensor) -> Encoded:
         """Run the encoder; all labels are scored from what it returns."""

@@ -1,0 +1,36 @@
+"""A document-level head: one vector a document, one product with all labels' vectors.
+
+Not part of the paper's model: it learns beside it, from states whose gradient is cut, and changes nothing in it. Its
+best labels are the shortlist that attention is spent on where labels are many.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class DocumentHead(nn.Module):
+    """Encoder states -> logits of all labels, from their mean and maximum over the words."""
+
+    def __init__(self, units: int, width: int, labels: int):
+        super().__init__()
+        self.hidden = nn.Linear(4 * units, width)
+        self.labels = nn.Linear(width, labels)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """Return the logits of all labels for pooled states."""
+        logits: Tensor = self.labels(self.document(pooled))
+        return logits  # (batch, k)
+
+    def document(self, pooled: Tensor) -> Tensor:
+        """Return the documents' vectors."""
+        return torch.relu(self.hidden(pooled))  # (batch, width)
+
+
+def pool(states: Tensor, mask: Tensor) -> Tensor:
+    """Return mean and maximum of the states over each document's words."""
+    inside = mask.unsqueeze(-1)
+    mean = (states * inside).sum(dim=1) / inside.sum(dim=1)
+    most = states.masked_fill(~inside, -torch.inf).amax(dim=1)
+    return torch.cat([mean, most], dim=-1)  # (batch, 4r)

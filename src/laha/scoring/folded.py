@@ -1,0 +1,165 @@
+"""The network's own scores from fewer numbers: projections moved before the sums over words (DESIGN 2).
+
+Attention is linear in its values, so `W_f C = (W_f H) A`, and the gates `F1 C_S`, `F2 C_I` need one value a word
+each. The two attentions share their values, so their weights are fused first, `A = α A_S + β A_I`, and one product is
+left: per document and label, r numbers in place of the 2r of C_S, of C_I and of C.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from laha.network.document_head import pool
+from laha.network.encoder import word_mask
+from laha.network.fusion import AdaptiveFusion
+from laha.network.laha import LAHANetwork
+from laha.scoring.streaming import budget
+
+# Attention logits of one document that stay in a core's cache while they are worked on; on a GPU the budget bounds.
+CACHED = 2**18
+# Numbers that autograd keeps for a document, a label and a word; beyond the budget they are computed again instead.
+KEPT = 5
+
+
+class Documents(NamedTuple):
+    """A batch after the encoder, with every projection applied that does not depend on labels."""
+
+    K_S: Tensor | None  # tanh(W_s1 H): (batch, n, d_a)
+    K_I: Tensor | None  # H_f + H_b: (batch, n, r)
+    V: Tensor  # W_f H: (batch, n, r)
+    g: Tensor | None  # F1 H and F2 H, the gates before their sums: (batch, n, 2)
+    lengths: Tensor  # (batch,)
+    pooled: Tensor  # H's mean and maximum over the words, for the document head: (batch, 4r)
+
+    def one(self, document: int, length: int) -> Documents:
+        """Return one document without its padding."""
+        K_S, K_I, V, g = (None if t is None else t[document : document + 1, :length] for t in self[:4])
+        assert V is not None
+        return Documents(K_S, K_I, V, g, self.lengths[document : document + 1], self.pooled)
+
+
+class Queries(NamedTuple):
+    """The labels' side, of all labels or of some; with a leading batch dimension, other labels for each document."""
+
+    Q_S: Tensor | None  # W_s2: (k, d_a) or (batch, k, d_a)
+    Q_I: Tensor | None  # W_q L: (k, r) or (batch, k, r)
+
+    def chunk(self, start: int, stop: int) -> Queries:
+        """Return the labels from `start` up to `stop`."""
+        return Queries(*(None if Q is None else Q[..., start:stop, :] for Q in self))
+
+    def of(self, document: int) -> Queries:
+        """Return the labels of one document, where each has its own."""
+        return Queries(*(None if Q is None else Q[document] for Q in self))
+
+    @property
+    def labels(self) -> int:
+        """How many labels there are."""
+        Q = self.Q_S if self.Q_S is not None else self.Q_I
+        assert Q is not None
+        return Q.shape[-2]
+
+
+class FoldedScoring:
+    """Scores what the network scores, on any device, with gradients.
+
+    A `frozen` one computes the queries of all labels once: for a network that does not change any more.
+    """
+
+    def __init__(self, network: LAHANetwork, frozen: bool = False):
+        self.network = network
+        self.labels = network.labels
+        self._all = None
+        if frozen:
+            with torch.inference_mode():
+                self._all = self.queries()
+
+    def encode(self, words: Tensor, lengths: Tensor) -> Documents:
+        """Run the encoder and apply the projections."""
+        network = self.network
+        H = network.encoder(words, lengths)  # (batch, n, 2r)
+        forward_states, backward_states = H.chunk(2, dim=-1)
+        g = None
+        if isinstance(network.fusion, AdaptiveFusion):
+            F1, F2 = network.fusion.F1, network.fusion.F2
+            g = F.linear(H, torch.cat([F1.weight, F2.weight]))  # (batch, n, 2)
+        return Documents(
+            None if network.self_attention is None else torch.tanh(network.self_attention.W_s1(H)),
+            None if network.interaction_attention is None else forward_states + backward_states,
+            F.linear(H, network.prediction.W_f.weight),  # (batch, n, r)
+            g,
+            lengths,
+            pool(H.detach(), word_mask(lengths, words.shape[1])),  # the head learns beside the paper's network
+        )
+
+    def queries(self, labels: Tensor | None = None) -> Queries:
+        """Return the queries of the given label ids (all without)."""
+        if self._all is not None:
+            return self._all if labels is None else Queries(*(None if Q is None else Q[labels] for Q in self._all))
+        self_attention, interaction = self.network.self_attention, self.network.interaction_attention
+        Q_S = Q_I = None
+        if self_attention is not None:
+            Q_S = self_attention.W_s2.weight if labels is None else self_attention.W_s2(labels)
+        if interaction is not None:
+            Q_I = interaction.W_q(interaction.L.weight if labels is None else interaction.L(labels))
+        return Queries(Q_S, Q_I)
+
+    def score(self, documents: Documents, labels: Tensor | None = None) -> Tensor:
+        """Return the logits (batch, labels) of the given label ids: the same for all documents, or a row for each."""
+        queries = self.queries(labels)
+        batch, n, _ = documents.V.shape
+        # What autograd keeps is bounded too: beyond it, every chunk is computed once more on the way back.
+        again = torch.is_grad_enabled() and KEPT * batch * n * queries.labels > budget(documents.V.device)
+        if documents.V.device.type != "cpu":
+            size = max(1, budget(documents.V.device) // (KEPT * batch * n))
+            return self._chunked(documents, word_mask(documents.lengths, n), queries, size, again)
+        rows = []
+        for document, length in enumerate(documents.lengths.tolist()):  # no work on padding, and all of it in cache
+            own = queries.of(document) if labels is not None and labels.dim() == 2 else queries
+            rows.append(self._chunked(documents.one(document, length), None, own, max(64, CACHED // length), again))
+        return torch.cat(rows) if rows else documents.V.new_zeros(0, queries.labels)
+
+    def _chunked(self, documents: Documents, mask: Tensor | None, queries: Queries, size: int, again: bool) -> Tensor:
+        parts = []
+        for start in range(0, queries.labels, size):
+            chunk = queries.chunk(start, start + size)
+            if again:
+                parts.append(checkpoint(self._logits, documents, mask, chunk, use_reentrant=False))
+            else:
+                parts.append(self._logits(documents, mask, chunk))
+        return torch.cat(parts, dim=1) if len(parts) != 1 else parts[0]
+
+    def _logits(self, documents: Documents, mask: Tensor | None, queries: Queries) -> Tensor:
+        K_S, K_I, V, g = documents[:4]
+        prediction = self.network.prediction
+        A_S = None if K_S is None or queries.Q_S is None else attention(queries.Q_S, K_S, mask)  # (batch, k, n)
+        A_I = None if K_I is None or queries.Q_I is None else attention(queries.Q_I, K_I, mask)
+        A = A_S if A_I is None else A_I if A_S is None else torch.lerp(A_I, A_S, self._alpha(A_S, A_I, g))
+        assert A is not None
+        C = A @ V + prediction.W_f.bias  # W_f C: (batch, k, r)
+        return F.linear(C.relu_(), prediction.W_o.weight, prediction.W_o.bias).squeeze(-1)  # (batch, k)
+
+    def _alpha(self, A_S: Tensor, A_I: Tensor, g: Tensor | None) -> Tensor:
+        fusion = self.network.fusion
+        if g is None or not isinstance(fusion, AdaptiveFusion):
+            return A_S.new_full((1, 1, 1), 0.5)
+        a = A_S @ g[..., :1] + fusion.F1.bias  # (batch, k, 1)
+        b = A_I @ g[..., 1:] + fusion.F2.bias
+        return torch.sigmoid(F.logsigmoid(a) - F.logsigmoid(b))
+
+    def numbers_per_label(self, n: int) -> int:
+        """Count the numbers held at once for one document and one label: its score; the rest is bounded within."""
+        return 1
+
+
+def attention(Q: Tensor, K: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the softmax over words of Q K: (batch, k, n), zero on padding."""
+    logits = Q @ K.transpose(1, 2)
+    if mask is not None:
+        logits = logits.masked_fill(~mask.unsqueeze(1), -torch.inf)
+    return torch.softmax(logits, dim=-1)

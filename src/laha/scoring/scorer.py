@@ -1,0 +1,98 @@
+"""Score documents of word ids with a trained network: every label, or the labels of a shortlist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from torch import Tensor, nn
+
+from laha.batches import pad, sorted_batches
+from laha.progress import Progress, silent
+from laha.scoring.folded import FoldedScoring
+from laha.scoring.label_index import INDEX_ABOVE, LabelIndex
+from laha.scoring.paths import choose_scoring
+from laha.scoring.shortlist import SIZES, Recall, Shortlist
+from laha.scoring.streaming import score_all, score_top, words_at_once
+from laha.vocabulary import WordIds
+
+MEASURED_DOCUMENTS = 256  # on which a shortlist is compared with the exact ranking
+
+
+class Scorer:
+    """A network that does not change any more, with what does not depend on documents computed once."""
+
+    def __init__(self, network: nn.Module, max_words: int, shortlist: int = 0, index: LabelIndex | None = None):
+        self.network, self.max_words, self.index = network.eval(), max_words, index
+        self.device = next(network.parameters()).device
+        self.scoring = choose_scoring(network, frozen=True)
+        self.shortlist: Shortlist | None = None
+        # A GPU scores every label as fast as it runs the encoder, up to very many.
+        pays = self.device.type == "cpu" or self.scoring.labels > INDEX_ABOVE
+        if shortlist and pays and isinstance(self.scoring, FoldedScoring):
+            self.shortlist = Shortlist(self.scoring, shortlist, index)
+
+    def top(self, words: WordIds, top: int, exact: bool = False) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return ids and probabilities (documents, top) of the best labels."""
+        top = min(top, self.scoring.labels)
+        ids, scores = np.zeros((len(words), top), np.int64), np.zeros((len(words), top), np.float32)
+        shortlist = None if exact or self.shortlist is None or top > self.shortlist.size else self.shortlist
+        for documents, padded, lengths in self.batches(words):
+            if shortlist is not None:
+                best, probabilities = shortlist.score_top(padded, lengths, top)
+            else:
+                best, probabilities = score_top(self.scoring, padded, lengths, top)
+            ids[documents], scores[documents] = best.cpu().numpy(), probabilities.cpu().numpy()
+        return ids, scores
+
+    def sparse(self, words: WordIds, exact: bool = False) -> csr_matrix:
+        """Return probabilities (documents, labels): of every label, or of those on the shortlist."""
+        if self.shortlist is not None and not exact:
+            return self._shortlisted(words, self.shortlist)
+        rows, labels = len(words), self.scoring.labels
+        scores = np.zeros((rows, labels), np.float32)
+        for documents, padded, lengths in self.batches(words):
+            scores[documents] = score_all(self.scoring, padded, lengths).cpu().numpy()
+        indices = np.tile(np.arange(labels, dtype=np.int32), rows)
+        return csr_matrix((scores.ravel(), indices, np.arange(rows + 1) * labels), shape=scores.shape)
+
+    def _shortlisted(self, words: WordIds, shortlist: Shortlist) -> csr_matrix:
+        rows: list[csr_matrix] = []
+        numbers: list[NDArray[np.int64]] = []
+        for documents, padded, lengths in self.batches(words):
+            ids, scores = (part.cpu().numpy() for part in shortlist.score(padded, lengths))
+            known = ids >= 0  # an index may leave places empty
+            ends = np.concatenate([[0], known.sum(axis=1).cumsum()])
+            rows.append(csr_matrix((scores[known], ids[known], ends), shape=(len(ids), self.scoring.labels)))
+            numbers.append(documents)
+        if not rows:
+            return csr_matrix((0, self.scoring.labels), dtype=np.float32)
+        from scipy.sparse import vstack
+
+        found = csr_matrix(vstack(rows, format="csr")[np.argsort(np.concatenate(numbers))])
+        found.sort_indices()
+        return found
+
+    def measure(self, words: WordIds, wanted: int | None, seed: int, progress: Progress = silent) -> dict[str, Any]:
+        """Compare shortlists with the exact ranking on some documents; return what the manifest says of them."""
+        if not isinstance(self.scoring, FoldedScoring):
+            raise ValueError("only a network with a document head has a shortlist")
+        recall = Recall(self.scoring, SIZES if wanted is None else [wanted], self.index)
+        chosen = np.random.default_rng(seed).permutation(len(words))[:MEASURED_DOCUMENTS]
+        for documents, padded, lengths in self.batches(words, chosen):
+            recall.add(padded, lengths)
+            progress("shortlist", min(1.0, (recall.documents + len(documents)) / len(chosen)))
+        return recall.facts(wanted)
+
+    def batches(
+        self, words: WordIds, chosen: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
+        """Yield the documents (the chosen ones) by length: their numbers, padded word ids, lengths."""
+        chosen = np.arange(len(words)) if chosen is None else chosen
+        for places in sorted_batches(words.lengths[chosen], words_at_once(self.device), self.max_words):
+            padded, lengths = pad(words, chosen[places], self.max_words)
+            yield chosen[places], torch.from_numpy(padded).to(self.device), torch.from_numpy(lengths).to(self.device)

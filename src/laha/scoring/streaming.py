@@ -1,0 +1,79 @@
+"""Score documents on all labels while chunks of labels stream by, so that memory is bounded whatever their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+# Numbers held at once: what fits a small machine, and what keeps a GPU busy.
+BUDGET = {"cpu": 2**25, "cuda": 2**29}
+# Words encoded at once: the LSTM of a GPU wants hundreds of documents, the cache of a CPU fewer.
+WORDS = {"cpu": 2**14, "cuda": 2**18}
+
+
+class Scoring(Protocol):
+    """A way to score: the documents' part once, then any labels. A network as it is written is one itself."""
+
+    labels: int
+
+    def encode(self, words: Tensor, lengths: Tensor) -> Any:
+        """Compute what does not depend on labels."""
+
+    def score(self, encoded: Any, labels: Tensor | None = None) -> Tensor:
+        """Return logits (batch, labels)."""
+
+    def numbers_per_label(self, n: int) -> int:
+        """Count the numbers that one document and one label hold at once."""
+
+
+def budget(device: torch.device) -> int:
+    """Return how many numbers may be held at once on a device."""
+    return BUDGET.get(device.type, BUDGET["cpu"])
+
+
+def words_at_once(device: torch.device) -> int:
+    """Return how many words, padding counted, a batch of documents to score may hold on a device."""
+    return WORDS.get(device.type, WORDS["cpu"])
+
+
+def label_chunks(scoring: Scoring, words: Tensor) -> Iterator[Tensor]:
+    """Split all label ids so that one chunk's scoring stays within the budget of the device."""
+    batch, n = words.shape
+    size = max(1, budget(words.device) // (batch * scoring.numbers_per_label(n)))
+    for start in range(0, scoring.labels, size):
+        yield torch.arange(start, min(start + size, scoring.labels), device=words.device)
+
+
+@torch.inference_mode()
+def score_all(scoring: Scoring, words: Tensor, lengths: Tensor) -> Tensor:
+    """Return the probabilities of all labels."""
+    encoded = scoring.encode(words, lengths)
+    parts = [scoring.score(encoded, labels).float() for labels in label_chunks(scoring, words)]
+    return torch.cat(parts, dim=1).sigmoid()  # (batch, k)
+
+
+@torch.inference_mode()
+def score_top(scoring: Scoring, words: Tensor, lengths: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    """Return ids and probabilities of the best labels, kept while chunks stream by: never batch × k at once.
+
+    Where there are fewer labels than asked for, id -1 and score 0 fill the rest.
+    """
+    encoded = scoring.encode(words, lengths)
+    best_ids = torch.empty((len(words), 0), dtype=torch.long, device=words.device)
+    best_logits = torch.empty((len(words), 0), device=words.device)
+    for labels in label_chunks(scoring, words):
+        logits, columns = scoring.score(encoded, labels).float().topk(min(top, len(labels)), dim=1)
+        best_ids = torch.cat([best_ids, labels[columns]], dim=1)
+        best_logits, order = torch.cat([best_logits, logits], dim=1).topk(min(top, best_ids.shape[1]), dim=1)
+        best_ids = best_ids.gather(1, order)
+    return fill_top(best_ids, best_logits.sigmoid(), top)
+
+
+def fill_top(ids: Tensor, scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    """Widen to `top` columns: id -1 and score 0 where there is no label."""
+    missing = max(0, top - ids.shape[1])
+    pad = torch.nn.functional.pad
+    return pad(ids, (0, missing), value=-1), pad(scores, (0, missing))
