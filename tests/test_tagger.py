@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -130,3 +131,47 @@ def test_the_estimator_may_be_loaded_where_texts_are_a_corpus(prepared: Prepared
     loaded = LAHA.load(tmp_path / "m")
     assert loaded.explain("red apple").as_json() == model.explain("red apple").as_json()
     assert loaded.trained_["corpus"] == "topics"
+
+
+def test_a_shortlist_is_used_unless_every_label_is_asked_for(prepared: Prepared, tmp_path: Path) -> None:
+    model = LAHA(**SMALL, shortlist=3).fit(prepared)
+    assert model.trained_["shortlist"]["labels"] == 3
+    assert 0 < model.trained_["shortlist"]["recall@5"] <= 1
+    model.save(tmp_path / "model")
+    again = LAHA.load(tmp_path / "model", device="cpu")
+    for fitted in (model, again):
+        short = fitted.predict_scores(["apple owl", "iron"])
+        assert np.diff(short.indptr).tolist() == [3, 3]
+        assert fitted.predict(["apple"], top=2).ids.shape == (1, 2)
+        fitted.exact = True
+        exact = fitted.predict_scores(["apple owl", "iron"])
+        assert exact.nnz == 2 * len(fitted.labels_)
+        np.testing.assert_allclose(short.data, exact.toarray()[short.nonzero()], atol=1e-6)
+
+
+def test_a_shortlist_is_the_default_only_where_labels_are_many(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LAHA(**{**SMALL, "epochs": 1}).fit(prepared).network_.document_head is None
+    monkeypatch.setattr("laha.tagger.ALL_LABELS_UP_TO", 3)
+    model = LAHA(**{**SMALL, "epochs": 1}).fit(prepared)
+    assert model.network_.document_head is not None
+    assert model.trained_["shortlist"]["labels"] == prepared.train_labels  # fewer than any size: all of them
+    assert LAHA(**{**SMALL, "epochs": 1}, shortlist=0).fit(prepared).network_.document_head is None
+
+
+def test_very_many_labels_get_an_index_that_is_saved(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss", reason="the extra ann is not installed")
+    monkeypatch.setattr("laha.tagger.INDEX_ABOVE", 3)
+    model = LAHA(**{**SMALL, "epochs": 1}, shortlist=3).fit(prepared)
+    assert model.scorer_.index is not None
+    model.save(tmp_path / "model")
+    again = LAHA.load(tmp_path / "model", device="cpu")
+    assert again.scorer_.index is not None
+    assert (again.predict_scores(["apple owl"]) != model.predict_scores(["apple owl"])).nnz == 0
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.warns(UserWarning, match=r"pip install laha\[ann\]"):
+        without = LAHA.load(tmp_path / "model", device="cpu")
+    assert without.predict_scores(["apple owl"]).nnz == 3

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from laha.errors import Interrupted, LahaError
-from laha.terminal import SHOWN, number, progress_bar, row, show_explanation, table
+from laha.terminal import SHOWN, number, progress_bar, row, shortlist_line, show_explanation, table
 
 app = typer.Typer(
     name="laha",
@@ -42,6 +42,9 @@ SetOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="where to compute")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="every random draw follows it")]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="score every label, where the model would score a shortlist of them")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 WordVectorsOption = Annotated[
     Path | None,
@@ -161,6 +164,7 @@ def tag(
     format: Annotated[
         str | None, typer.Option("--format", metavar="jsonl|text|…", help="of the input; without, by ending or content")
     ] = None,
+    exact: ExactOption = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Tag documents, one JSON line each: {"id", "labels": [{"label", "score"}]}. Streams input of any length."""
@@ -169,6 +173,7 @@ def tag(
     from laha.tagging import tag_records
 
     estimator = load(model, device)
+    estimator.exact = exact
     stdin = cast(BufferedReader, sys.stdin.buffer)
     with stdin if file == "-" else open_binary(Path(file)) as handle:
         kind = format or sniff_format(handle.peek(65536), None if file == "-" else file)
@@ -191,6 +196,7 @@ def evaluate(
         Path | None, typer.Option("--record", metavar="DIR", help="write the result file DIR/CORPUS/MODEL-SEED.json")
     ] = None,
     part: Annotated[str, typer.Option("--part", metavar="test|valid|train", help="the part of a folder")] = "test",
+    exact: ExactOption = False,
     device: DeviceOption = "auto",
     data: DataOption = None,
 ) -> None:
@@ -202,6 +208,7 @@ def evaluate(
     from laha.results import record as write_result
 
     estimator = load(model, device)
+    estimator.exact = exact
     prepared = open_prepared(corpus, data)
     source = prepared if prepared is not None else open_corpus(corpus, part, data)
     with progress_bar() as progress:
@@ -269,6 +276,7 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
         "trained on": training.get("device"),
         "training time": None if training.get("seconds") is None else f"{training['seconds']:.0f} s",
         "best epoch": training.get("best_epoch"),
+        "shortlist": shortlist_line(training.get("shortlist")),
     }
     facts |= {
         f"validation {name}": f"{training['validation'][name]:.2f}" for name in SHOWN if training.get("validation")

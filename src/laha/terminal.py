@@ -85,3 +85,10 @@ def progress_bar() -> Iterator[Progress]:
             bars.update(tasks[task], completed=done)
 
         yield show
+
+
+def shortlist_line(facts: dict[str, Any] | None) -> str | None:
+    """Say how long a model's shortlist is and what it holds; None for a model without one."""
+    if not facts:
+        return None
+    return f"{facts['labels']} labels, holding {100 * facts['recall@5']:.2f} % of the exact five best"

@@ -7,6 +7,7 @@ left: per document and label, r numbers in place of the 2r of C_S, of C_I and of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -36,11 +37,14 @@ class Documents(NamedTuple):
     lengths: Tensor  # (batch,)
     pooled: Tensor  # H's mean and maximum over the words, for the document head: (batch, 4r)
 
-    def one(self, document: int, length: int) -> Documents:
-        """Return one document without its padding."""
-        K_S, K_I, V, g = (None if t is None else t[document : document + 1, :length] for t in self[:4])
-        assert V is not None
-        return Documents(K_S, K_I, V, g, self.lengths[document : document + 1], self.pooled)
+    def each(self) -> Iterator[Documents]:
+        """Yield every document by itself, without batch dimension and padding."""
+        # Unbound all at once: gradients of slices would each be as large as the batch.
+        parts = [[None] * len(self.V) if part is None else part.unbind() for part in self[:4]]
+        for length, *own in zip(self.lengths.tolist(), *parts, strict=True):
+            K_S, K_I, V, g = (None if part is None else part[:length] for part in own)
+            assert V is not None
+            yield Documents(K_S, K_I, V, g, self.lengths, self.pooled)
 
 
 class Queries(NamedTuple):
@@ -119,10 +123,10 @@ class FoldedScoring:
             size = max(1, budget(documents.V.device) // (KEPT * batch * n))
             return self._chunked(documents, word_mask(documents.lengths, n), queries, size, again)
         rows = []
-        for document, length in enumerate(documents.lengths.tolist()):  # no work on padding, and all of it in cache
-            own = queries.of(document) if labels is not None and labels.dim() == 2 else queries
-            rows.append(self._chunked(documents.one(document, length), None, own, max(64, CACHED // length), again))
-        return torch.cat(rows) if rows else documents.V.new_zeros(0, queries.labels)
+        for number, document in enumerate(documents.each()):  # no work on padding, and all of it in cache
+            own = queries.of(number) if labels is not None and labels.dim() == 2 else queries
+            rows.append(self._chunked(document, None, own, max(64, CACHED // len(document.V)), again))
+        return torch.stack(rows) if rows else documents.V.new_zeros(0, queries.labels)
 
     def _chunked(self, documents: Documents, mask: Tensor | None, queries: Queries, size: int, again: bool) -> Tensor:
         parts = []
@@ -132,25 +136,25 @@ class FoldedScoring:
                 parts.append(checkpoint(self._logits, documents, mask, chunk, use_reentrant=False))
             else:
                 parts.append(self._logits(documents, mask, chunk))
-        return torch.cat(parts, dim=1) if len(parts) != 1 else parts[0]
+        return torch.cat(parts, dim=-1) if len(parts) != 1 else parts[0]
 
     def _logits(self, documents: Documents, mask: Tensor | None, queries: Queries) -> Tensor:
         K_S, K_I, V, g = documents[:4]
         prediction = self.network.prediction
-        A_S = None if K_S is None or queries.Q_S is None else attention(queries.Q_S, K_S, mask)  # (batch, k, n)
+        A_S = None if K_S is None or queries.Q_S is None else attention(queries.Q_S, K_S, mask)  # ([batch,] k, n)
         A_I = None if K_I is None or queries.Q_I is None else attention(queries.Q_I, K_I, mask)
         A = A_S if A_I is None else A_I if A_S is None else torch.lerp(A_I, A_S, self._alpha(A_S, A_I, g))
         assert A is not None
-        C = A @ V + prediction.W_f.bias  # W_f C: (batch, k, r)
-        return F.linear(C.relu_(), prediction.W_o.weight, prediction.W_o.bias).squeeze(-1)  # (batch, k)
+        C = A @ V + prediction.W_f.bias  # W_f C: ([batch,] k, r)
+        return C.relu_() @ prediction.W_o.weight[0] + prediction.W_o.bias  # ([batch,] k)
 
     def _alpha(self, A_S: Tensor, A_I: Tensor, g: Tensor | None) -> Tensor:
         fusion = self.network.fusion
         if g is None or not isinstance(fusion, AdaptiveFusion):
-            return A_S.new_full((1, 1, 1), 0.5)
-        a = A_S @ g[..., :1] + fusion.F1.bias  # (batch, k, 1)
-        b = A_I @ g[..., 1:] + fusion.F2.bias
-        return torch.sigmoid(F.logsigmoid(a) - F.logsigmoid(b))
+            return A_S.new_full((1,) * A_S.dim(), 0.5)
+        a = weighted_sum(A_S, g[..., 0]) + fusion.F1.bias  # ([batch,] k)
+        b = weighted_sum(A_I, g[..., 1]) + fusion.F2.bias
+        return torch.sigmoid(F.logsigmoid(a) - F.logsigmoid(b)).unsqueeze(-1)
 
     def numbers_per_label(self, n: int) -> int:
         """Count the numbers held at once for one document and one label: its score; the rest is bounded within."""
@@ -158,8 +162,13 @@ class FoldedScoring:
 
 
 def attention(Q: Tensor, K: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the softmax over words of Q K: (batch, k, n), zero on padding."""
-    logits = Q @ K.transpose(1, 2)
+    """Return the softmax over words of Q K: ([batch,] k, n), zero on padding."""
+    logits = Q @ K.transpose(-2, -1)
     if mask is not None:
         logits = logits.masked_fill(~mask.unsqueeze(1), -torch.inf)
     return torch.softmax(logits, dim=-1)
+
+
+def weighted_sum(A: Tensor, values: Tensor) -> Tensor:
+    """Return the sums over words of one value a word: ([batch,] k) from ([batch,] k, n) and ([batch,] n)."""
+    return A @ values if A.dim() == 2 else (A @ values.unsqueeze(-1)).squeeze(-1)

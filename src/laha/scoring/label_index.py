@@ -50,7 +50,7 @@ class LabelIndex:
         """Find the centres and every label's cell."""
         faiss = _faiss()
         vectors = label_rows(head)
-        count = max(1, round(4 * math.sqrt(len(vectors))))
+        count = min(len(vectors), max(1, round(4 * math.sqrt(len(vectors)))))
         kmeans = faiss.Kmeans(
             vectors.shape[1], count, niter=8, spherical=True, seed=seed, max_points_per_centroid=TRAINED_ON
         )
