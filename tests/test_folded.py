@@ -62,7 +62,7 @@ def test_all_documents_at_once_as_on_a_gpu(network: LAHANetwork, batch: tuple[Te
     scoring = FoldedScoring(network)
     documents = scoring.encode(*batch)
     mask = word_mask(batch[1], 9)
-    logits = scoring._chunked(documents, mask, scoring.queries(), size=40, again=False)
+    logits = torch.cat([scoring._logits(documents, mask, chunk) for chunk in scoring.queries().chunks(40)], dim=1)
     torch.testing.assert_close(logits, network(*batch), rtol=0, atol=1e-12)
 
 
@@ -73,7 +73,8 @@ def test_each_document_may_have_labels_of_its_own(network: LAHANetwork, batch: t
         documents = scoring.encode(*batch)
         logits = scoring.score(documents, labels)
         torch.testing.assert_close(logits, network(*batch).gather(1, labels), rtol=0, atol=1e-12)
-        at_once = scoring._chunked(documents, word_mask(batch[1], 9), scoring.queries(labels), size=4, again=False)
+        mask = word_mask(batch[1], 9)
+        at_once = torch.cat([scoring._logits(documents, mask, chunk) for chunk in scoring.queries(labels).chunks(4)], 1)
         torch.testing.assert_close(at_once, logits, rtol=0, atol=1e-12)
 
 
@@ -100,7 +101,7 @@ def test_frozen_it_keeps_its_queries(network: LAHANetwork, batch: tuple[Tensor, 
 
 def test_a_chunk_of_queries_keeps_the_batch() -> None:
     Q = torch.arange(24.0).view(2, 6, 2)
-    chunk = Queries(Q, None).chunk(4, 9)
+    _, chunk = Queries(Q, None).chunks(4)
     assert chunk.labels == 2
     assert chunk.Q_S is not None
     assert torch.equal(chunk.Q_S, Q[:, 4:])

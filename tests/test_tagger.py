@@ -166,12 +166,27 @@ def test_very_many_labels_get_an_index_that_is_saved(
     pytest.importorskip("faiss", reason="the extra ann is not installed")
     monkeypatch.setattr("laha.tagger.INDEX_ABOVE", 3)
     model = LAHA(**{**SMALL, "epochs": 1}, shortlist=3).fit(prepared)
-    assert model.scorer_.index is not None
+    assert model.index_ is not None
     model.save(tmp_path / "model")
     again = LAHA.load(tmp_path / "model", device="cpu")
-    assert again.scorer_.index is not None
+    assert again.index_ is not None
     assert (again.predict_scores(["apple owl"]) != model.predict_scores(["apple owl"])).nnz == 0
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.warns(UserWarning, match=r"pip install laha\[ann\]"):
         without = LAHA.load(tmp_path / "model", device="cpu")
     assert without.predict_scores(["apple owl"]).nnz == 3
+
+
+def test_half_precision_scores_nearly_the_same_and_changes_no_weight(prepared: Prepared) -> None:
+    model = LAHA(**SMALL, shortlist=5).fit(prepared)
+    before = {name: tensor.clone() for name, tensor in model.network_.state_dict().items()}
+    whole = model.predict_scores(["apple owl", "iron noise1"]).toarray()
+    model.scoring_precision = "bfloat16"
+    half = model.predict_scores(["apple owl", "iron noise1"]).toarray()
+    both = (whole > 0) & (half > 0)
+    np.testing.assert_allclose(half[both], whole[both], atol=0.02)
+    assert (half != whole).any()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.network_.state_dict().items())
+    model.scoring_precision = "float16"
+    with pytest.raises(ConfigurationError, match="scoring_precision=float16"):
+        model.predict(["apple"])

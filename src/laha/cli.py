@@ -45,6 +45,14 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, help="every random dra
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="score every label, where the model would score a shortlist of them")
 ]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="auto|float32|bfloat16",
+        help="of scores; bfloat16 is faster, auto takes it on a GPU",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 WordVectorsOption = Annotated[
     Path | None,
@@ -165,6 +173,7 @@ def tag(
         str | None, typer.Option("--format", metavar="jsonl|text|…", help="of the input; without, by ending or content")
     ] = None,
     exact: ExactOption = False,
+    precision: PrecisionOption = "auto",
     device: DeviceOption = "auto",
 ) -> None:
     """Tag documents, one JSON line each: {"id", "labels": [{"label", "score"}]}. Streams input of any length."""
@@ -173,7 +182,7 @@ def tag(
     from laha.tagging import tag_records
 
     estimator = load(model, device)
-    estimator.exact = exact
+    estimator.exact, estimator.scoring_precision = exact, precision
     stdin = cast(BufferedReader, sys.stdin.buffer)
     with stdin if file == "-" else open_binary(Path(file)) as handle:
         kind = format or sniff_format(handle.peek(65536), None if file == "-" else file)
@@ -197,6 +206,7 @@ def evaluate(
     ] = None,
     part: Annotated[str, typer.Option("--part", metavar="test|valid|train", help="the part of a folder")] = "test",
     exact: ExactOption = False,
+    precision: PrecisionOption = "auto",
     device: DeviceOption = "auto",
     data: DataOption = None,
 ) -> None:
@@ -208,7 +218,7 @@ def evaluate(
     from laha.results import record as write_result
 
     estimator = load(model, device)
-    estimator.exact = exact
+    estimator.exact, estimator.scoring_precision = exact, precision
     prepared = open_prepared(corpus, data)
     source = prepared if prepared is not None else open_corpus(corpus, part, data)
     with progress_bar() as progress:

@@ -32,6 +32,8 @@ class Estimator(ABC):
     resumable: ClassVar[bool] = False
     # Score every label even where the model would score a shortlist of them; models without one always do.
     exact: bool = False
+    # Of the numbers that documents are scored with: float32 or bfloat16; auto is bfloat16 on a GPU, float32 on a CPU.
+    scoring_precision: str = "auto"
     labels_: list[Label]
     train_documents_: int
     trained_: dict[str, Any]

@@ -35,7 +35,7 @@ from laha.storage import (
     write_manifest,
     write_tensors,
 )
-from laha.training import ALL_LABELS_UP_TO, Examples, Trained, Trainer, TrainingConfiguration
+from laha.training import ALL_LABELS_UP_TO, PRECISIONS, Examples, Trained, Trainer, TrainingConfiguration
 from laha.vocabulary import Tokenizer, Vocabulary, WordIds
 
 KIND = "model"
@@ -92,7 +92,8 @@ class LAHA(Estimator):
     configuration_: LAHAConfiguration  # with the settings of preparation as the corpus was prepared
     network_: LAHANetwork
     vocabulary_: Vocabulary
-    scorer_: Scorer
+    index_: LabelIndex | None  # of the document head's label vectors, where labels are very many
+    _scorer: tuple[str, Scorer] | None = None  # made on first use, with the precision it has
 
     @property
     def configuration(self) -> LAHAConfiguration:
@@ -150,12 +151,11 @@ class LAHA(Estimator):
             track,
         )
         self.trained_ = _training_facts(trainer.run(resume), prepared, device)
-        index = _label_index(self.network_)
-        self.scorer_ = Scorer(self.network_, configuration.max_words, index=index)
+        self.index_, self._scorer = _label_index(self.network_), None
         if self.network_.document_head is not None:
-            facts = self.scorer_.measure(held_out.words, configuration.shortlist, configuration.seed, progress)
+            scorer = Scorer(self.network_, configuration.max_words, index=self.index_)
+            facts = scorer.measure(held_out.words, configuration.shortlist, configuration.seed, progress)
             self.trained_["shortlist"] = facts
-            self.scorer_ = Scorer(self.network_, configuration.max_words, facts["labels"], index)
         return self
 
     def _as_prepared(self, own: LAHAConfiguration, prepared: PreparationConfiguration) -> LAHAConfiguration:
@@ -167,6 +167,20 @@ class LAHA(Estimator):
             if given not in (None, value) and name not in NOT_OF_THE_NUMBERS:
                 raise ConfigurationError(f"the corpus was prepared with {name}={value}, not {given}: prepare it anew")
         return replace(own, **taken)
+
+    @property
+    def scorer_(self) -> Scorer:
+        """What scores documents, in the precision asked for."""
+        check_choice(self, "scoring_precision", PRECISIONS)
+        device = next(self.network_.parameters()).device
+        precision = self.scoring_precision
+        if precision == "auto":
+            precision = "bfloat16" if device.type == "cuda" else "float32"
+        if self._scorer is None or self._scorer[0] != precision:
+            shortlist = self.trained_.get("shortlist", {}).get("labels", 0)
+            max_words = self.configuration_.max_words
+            self._scorer = precision, Scorer(self.network_, max_words, shortlist, self.index_, precision)
+        return self._scorer[1]
 
     def _build(self, configuration: LAHAConfiguration, prepared: Prepared) -> None:
         torch.manual_seed(configuration.seed)
@@ -233,8 +247,8 @@ class LAHA(Estimator):
         """Write the model folder, atomically, with the training log where there is one."""
         self.check_fitted()
         weights = {name: tensor.detach().cpu().numpy() for name, tensor in self.network_.state_dict().items()}
-        if self.scorer_.index is not None:
-            weights |= self.scorer_.index.arrays()
+        if self.index_ is not None:
+            weights |= self.index_.arrays()
         with atomic_folder(Path(path)) as folder:
             write_tensors(folder / "weights.safetensors", weights)
             write_labels(folder / "labels.jsonl", self.labels_)
@@ -269,9 +283,7 @@ class LAHA(Estimator):
         cells = {name: arrays.pop(name) for name in list(arrays) if name.startswith("index.")}
         weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
         model.network_ = _restore(model.configuration_, weights, len(model.labels_), folder).to(choose_device(device))
-        shortlist = model.trained_.get("shortlist", {}).get("labels", 0)
-        index = _label_index(model.network_, cells)
-        model.scorer_ = Scorer(model.network_, model.configuration_.max_words, shortlist, index)
+        model.index_ = _label_index(model.network_, cells)
         return model
 
 

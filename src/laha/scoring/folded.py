@@ -8,6 +8,7 @@ left: per document and label, r numbers in place of the 2r of C_S, of C_I and of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from laha.network.encoder import word_mask
 from laha.network.fusion import AdaptiveFusion
 from laha.network.laha import LAHANetwork
 from laha.scoring.streaming import budget
+from laha.scoring.threads import share
 
 # Attention logits of one document that stay in a core's cache while they are worked on; on a GPU the budget bounds.
 CACHED = 2**18
@@ -53,9 +55,10 @@ class Queries(NamedTuple):
     Q_S: Tensor | None  # W_s2: (k, d_a) or (batch, k, d_a)
     Q_I: Tensor | None  # W_q L: (k, r) or (batch, k, r)
 
-    def chunk(self, start: int, stop: int) -> Queries:
-        """Return the labels from `start` up to `stop`."""
-        return Queries(*(None if Q is None else Q[..., start:stop, :] for Q in self))
+    def chunks(self, size: int) -> Iterator[Queries]:
+        """Yield the labels, so many at a time."""
+        for start in range(0, self.labels, size):
+            yield Queries(*(None if Q is None else Q[..., start : start + size, :] for Q in self))
 
     def of(self, document: int) -> Queries:
         """Return the labels of one document, where each has its own."""
@@ -119,24 +122,17 @@ class FoldedScoring:
         batch, n, _ = documents.V.shape
         # What autograd keeps is bounded too: beyond it, every chunk is computed once more on the way back.
         again = torch.is_grad_enabled() and KEPT * batch * n * queries.labels > budget(documents.V.device)
+        score = partial(checkpoint, self._logits, use_reentrant=False) if again else self._logits
         if documents.V.device.type != "cpu":
             size = max(1, budget(documents.V.device) // (KEPT * batch * n))
-            return self._chunked(documents, word_mask(documents.lengths, n), queries, size, again)
-        rows = []
-        for number, document in enumerate(documents.each()):  # no work on padding, and all of it in cache
+            mask = word_mask(documents.lengths, n)
+            return torch.cat([score(documents, mask, chunk) for chunk in queries.chunks(size)], dim=-1)
+        pieces = []  # a document and some labels each: no work on padding, and all of it in a core's cache
+        for number, document in enumerate(documents.each()):
             own = queries.of(number) if labels is not None and labels.dim() == 2 else queries
-            rows.append(self._chunked(document, None, own, max(64, CACHED // len(document.V)), again))
-        return torch.stack(rows) if rows else documents.V.new_zeros(0, queries.labels)
-
-    def _chunked(self, documents: Documents, mask: Tensor | None, queries: Queries, size: int, again: bool) -> Tensor:
-        parts = []
-        for start in range(0, queries.labels, size):
-            chunk = queries.chunk(start, start + size)
-            if again:
-                parts.append(checkpoint(self._logits, documents, mask, chunk, use_reentrant=False))
-            else:
-                parts.append(self._logits(documents, mask, chunk))
-        return torch.cat(parts, dim=-1) if len(parts) != 1 else parts[0]
+            pieces += [(document, chunk) for chunk in own.chunks(max(64, CACHED // len(document.V)))]
+        parts = share(lambda piece: score(piece[0], None, piece[1]), pieces)
+        return torch.cat(parts).view(batch, -1) if parts else documents.V.new_zeros(batch, queries.labels)
 
     def _logits(self, documents: Documents, mask: Tensor | None, queries: Queries) -> Tensor:
         K_S, K_I, V, g = documents[:4]
@@ -145,8 +141,8 @@ class FoldedScoring:
         A_I = None if K_I is None or queries.Q_I is None else attention(queries.Q_I, K_I, mask)
         A = A_S if A_I is None else A_I if A_S is None else torch.lerp(A_I, A_S, self._alpha(A_S, A_I, g))
         assert A is not None
-        C = A @ V + prediction.W_f.bias  # W_f C: ([batch,] k, r)
-        return C.relu_() @ prediction.W_o.weight[0] + prediction.W_o.bias  # ([batch,] k)
+        C = whole(A.to(V.dtype) @ V + prediction.W_f.bias)  # W_f C: ([batch,] k, r)
+        return C.relu_() @ whole(prediction.W_o.weight[0]) + whole(prediction.W_o.bias)  # ([batch,] k)
 
     def _alpha(self, A_S: Tensor, A_I: Tensor, g: Tensor | None) -> Tensor:
         fusion = self.network.fusion
@@ -163,7 +159,7 @@ class FoldedScoring:
 
 def attention(Q: Tensor, K: Tensor, mask: Tensor | None) -> Tensor:
     """Return the softmax over words of Q K: ([batch,] k, n), zero on padding."""
-    logits = Q @ K.transpose(-2, -1)
+    logits = whole(Q @ K.transpose(-2, -1))
     if mask is not None:
         logits = logits.masked_fill(~mask.unsqueeze(1), -torch.inf)
     return torch.softmax(logits, dim=-1)
@@ -171,4 +167,10 @@ def attention(Q: Tensor, K: Tensor, mask: Tensor | None) -> Tensor:
 
 def weighted_sum(A: Tensor, values: Tensor) -> Tensor:
     """Return the sums over words of one value a word: ([batch,] k) from ([batch,] k, n) and ([batch,] n)."""
+    values = values.to(A.dtype)
     return A @ values if A.dim() == 2 else (A @ values.unsqueeze(-1)).squeeze(-1)
+
+
+def whole(numbers: Tensor) -> Tensor:
+    """Return half-precision numbers as float32: sums and softmax over many words need the digits."""
+    return numbers.float() if numbers.dtype in (torch.float16, torch.bfloat16) else numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,16 @@ MEASURED_DOCUMENTS = 256  # on which a shortlist is compared with the exact rank
 class Scorer:
     """A network that does not change any more, with what does not depend on documents computed once."""
 
-    def __init__(self, network: nn.Module, max_words: int, shortlist: int = 0, index: LabelIndex | None = None):
+    def __init__(
+        self,
+        network: nn.Module,
+        max_words: int,
+        shortlist: int = 0,
+        index: LabelIndex | None = None,
+        precision: str = "float32",
+    ):
+        if precision == "bfloat16":
+            network = deepcopy(network).bfloat16()  # a copy: the network itself is saved as it is
         self.network, self.max_words, self.index = network.eval(), max_words, index
         self.device = next(network.parameters()).device
         self.scoring = choose_scoring(network, frozen=True)
