@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from threading import Barrier
 from typing import TypeVar
 
 import torch
@@ -29,9 +32,24 @@ def share(work: Callable[[T], R], pieces: Sequence[T]) -> list[R]:
         with torch.inference_mode(inference), torch.no_grad():
             return work(piece)
 
-    try:
-        # Inside, each computes with one thread, or every thread would ask for all cores and they would fight.
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(run, pieces))
-    finally:
-        torch.set_num_threads(threads)
+    return list(_pool(threads).map(run, pieces))
+
+
+@lru_cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return threads that compute alone: if each asked for all cores in turn, they would fight for them."""
+    begun = Barrier(threads + 1)
+
+    def begin() -> None:
+        torch.set_num_threads(1)
+        begun.wait()
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="laha", initializer=begin)
+    for _ in range(threads):
+        pool.submit(int)
+    begun.wait()
+    torch.set_num_threads(threads)  # torch remembers the last number asked for, whichever thread asked
+    return pool
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not follow into a forked process
