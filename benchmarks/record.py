@@ -13,9 +13,19 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def row(
-    id: str, claim: str, value: float, unit: str, bar: float, met: bool, baseline: float | None, better: str
+    id: str,
+    claim: str,
+    value: float,
+    unit: str,
+    bar: float | None,
+    met: bool | None,
+    baseline: float | None,
+    better: str,
 ) -> dict[str, Any]:
-    """One claim: `ratio` says how many times better than the baseline (`better` is "lower" or "higher")."""
+    """One claim, or with no bar one figure.
+
+    `ratio` says how many times better it is than the baseline (`better` is "lower" or "higher").
+    """
     ratio = None if baseline is None else (baseline / value if better == "lower" else value / baseline)
     return {
         "id": id,
@@ -44,7 +54,8 @@ def record(name: str, rows: list[dict[str, Any]], device: str = "cpu", results: 
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for r in rows:
         ratio = "" if r["ratio"] is None else f", {r['ratio']:.1f} x the baseline"
-        print(f"{r['id']}: {r['value']:.4g} {r['unit']} (bar {r['bar']:g}: {'met' if r['met'] else 'MISSED'}{ratio})")
+        bar = "no bar" if r["bar"] is None else f"bar {r['bar']:g}: {'met' if r['met'] else 'MISSED'}"
+        print(f"{r['id']}: {r['value']:.4g} {r['unit']} ({bar}{ratio})")
     return path
 
 
