@@ -24,8 +24,8 @@ LAYERS = [
         *["network.prediction", "network.laha"],
     ],
     [
-        *["scoring", "scoring.reference", "checkpoint", "training_log", "training", "evaluation", "explain"],
-        *["heat_map", "results"],
+        *["scoring", "scoring.reference", "scoring.fused_forward", "scoring.fused_backward", "scoring.fused"],
+        *["checkpoint", "training_log", "training", "evaluation", "explain", "heat_map", "results"],
     ],
     ["estimator", "tagger", "baselines", "baselines.popular", "registry", "tagging", "training_folder"],
     ["demo", "terminal", "cli"],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from laha.scoring.fused_forward import LOG2E, configurations
+from laha.scoring.fused_forward import LOG2E, tuned
 
 
 @triton.jit
@@ -21,7 +21,7 @@ def unpack(signs, ROWS: tl.constexpr, R: tl.constexpr):
     return tl.reshape(bits, (ROWS, R))
 
 
-@triton.autotune(configurations((128, 64, 8, 1), (128, 32, 8, 2)), key=["R", "k_bucket", "n_bucket"])
+@tuned(["R", "k_bucket", "n_bucket"], 2, 2, (128, 32, 8, 2), (128, 64, 8, 1), (64, 32, 4, 1))
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
 def query_gradient_kernel(
     Q,
@@ -82,7 +82,7 @@ def query_gradient_kernel(
     tl.store(dQ + label[:, None] * R + unit[None, :], gradient.to(dQ.dtype.element_ty), mask=real[:, None])
 
 
-@triton.autotune(configurations((128, 64, 8, 1), (128, 32, 8, 2)), key=["R", "k_bucket", "n_bucket"])
+@tuned(["R", "k_bucket", "n_bucket"], 2, 1, (128, 32, 8, 2), (128, 64, 8, 1), (128, 32, 8, 3), (64, 32, 4, 1))
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
 def key_gradient_kernel(
     Q,
@@ -151,7 +151,7 @@ def key_gradient_kernel(
     tl.store(dg + place * 2, gate_gradient, mask=here)
 
 
-@triton.autotune(configurations((128, 64, 8, 1), (128, 64, 8, 2)), key=["R", "k_bucket", "n_bucket"])
+@tuned(["R", "k_bucket", "n_bucket"], 1, 1, (128, 64, 8, 2), (128, 64, 8, 3), (64, 64, 4, 1))
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
 def value_gradient_kernel(
     Q_S,

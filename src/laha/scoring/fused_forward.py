@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import triton
 import triton.language as tl
 from triton import knobs
 
 LOG2E = tl.constexpr(1.4426950408889634)  # exp(s) = exp2(s log2 e): the hardware has exp2
+SHARED_MEMORY = 227 * 1024  # bytes a program may hold on sm_90
 INTERPRETED = knobs.runtime.interpret  # as these kernels were made; the variable may change later
 
 if INTERPRETED:
@@ -28,14 +31,34 @@ if INTERPRETED:
     interpreter._patch_lang_tensor = patch_tensor_index
 
 
-def configurations(*blocks):
-    """Return the autotuner's choices from (rows owned, columns a step, warps, stages); one small one to interpret."""
+def tuned(key, owned, streamed, *blocks):
+    """Return the autotuner over (rows owned, columns a step, warps, stages), first the likeliest to be best.
+
+    `owned` and `streamed` count the tiles of R features that a program keeps and that a step loads: what does not fit
+    shared memory is left out.
+    """
     if INTERPRETED:
-        return [triton.Config({"BLOCK_ROWS": 16, "BLOCK_COLUMNS": 16})]
-    return [
+        return triton.autotune([triton.Config({"BLOCK_ROWS": 16, "BLOCK_COLUMNS": 16})], key=key)
+
+    def fitting(choices, arguments, **settings):
+        width = settings["R"] * next(iter(arguments.values())).element_size()  # bytes a row
+        if width == 4 * settings["R"]:  # float32: no tensor cores to feed, and nothing larger fits
+            return choices[-1:]
+
+        def shared(choice):
+            rows, columns = choice.kwargs["BLOCK_ROWS"], choice.kwargs["BLOCK_COLUMNS"]
+            return width * (owned * rows + streamed * columns * choice.num_stages)
+
+        return [choice for choice in choices if shared(choice) <= SHARED_MEMORY] or choices[-1:]
+
+    choices = [
         triton.Config({"BLOCK_ROWS": rows, "BLOCK_COLUMNS": columns}, num_warps=warps, num_stages=stages)
-        for rows, columns, warps, stages in blocks
+        for rows, columns, warps, stages in (*blocks, (32, 32, 4, 1))
     ]
+    known = "cache_results" in signature(triton.autotune).parameters
+    return triton.autotune(
+        choices, key=key, prune_configs_by={"early_config_prune": fitting}, **({"cache_results": True} if known else {})
+    )
 
 
 @triton.jit
@@ -84,7 +107,10 @@ def log_sigmoid(x):
     return tl.minimum(x, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(x)))
 
 
-@triton.autotune(configurations((128, 64, 8, 2)), key=["R", "TRAINING", "k_bucket", "n_bucket"])
+@tuned(
+    *(["R", "TRAINING", "k_bucket", "n_bucket"], 1, 2),
+    *((128, 64, 8, 2), (128, 32, 8, 3), (128, 32, 8, 4), (64, 32, 4, 2)),
+)
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
 def forward_kernel(
     Q_S,
