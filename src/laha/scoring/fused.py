@@ -147,8 +147,13 @@ class FusedLogits(torch.autograd.Function):
         from laha.scoring.fused_backward import key_gradient_kernel, query_gradient_kernel, value_gradient_kernel
 
         K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs = ctx.saved_tensors
-        wanted = dict(zip(("K_S", "K_I", "V", "g", "lengths", "Q_S", "Q_I", "c", "b_f", "w_o", "b_o"),
-                          ctx.needs_input_grad, strict=True))
+        wanted = dict(
+            zip(
+                ("K_S", "K_I", "V", "g", "lengths", "Q_S", "Q_I", "c", "b_f", "w_o", "b_o"),
+                ctx.needs_input_grad,
+                strict=True,
+            )
+        )
         dtype, device = K_S.dtype, K_S.device
         documents, n, size = V.shape
         k = len(Q_S)
