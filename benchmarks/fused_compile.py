@@ -49,7 +49,7 @@ def compile_kernel(kernel: Any, settings: dict[str, Any], choice: Any) -> dict[s
     aligned = {
         (i,): [["tt.divisibility", 16]]
         for i, name in enumerate(function.arg_names)
-        if types[name].startswith("*") or name.endswith(("_document", "_stride")) and name not in ("g_stride",)
+        if types[name].startswith("*") or (name.endswith(("_document", "_stride")) and name != "g_stride")
     }
     compiled = triton.compile(
         ASTSource(function, types, constants, aligned),

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,8 +26,7 @@ if not GPU:
     # both are imported here, while pytest still collects. Afterwards the variable is gone, and no other test sees it.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_INTERPRET", "1")
-        import laha.scoring.fused_backward
-        import laha.scoring.fused_forward
+        import_module("laha.scoring.fused_backward")  # and with it the forward kernel
 needs_gpu = pytest.mark.skipif(not GPU, reason="needs a CUDA device from Ampere on")
 NAMES = ("K_S", "K_I", "V", "g", "lengths", "Q_S", "Q_I", "c", "b_f", "w_o", "b_o")
 ROOT = Path(__file__).parent.parent
@@ -106,6 +106,16 @@ def test_every_gradient_is_the_formulas(case: str) -> None:
     for name in found:
         scale = expected[name].abs().max().clamp(min=1.0).item()
         torch.testing.assert_close(found[name].double(), expected[name], rtol=0, atol=1e-5 * scale, msg=name)
+
+
+def test_half_precision_is_no_worse_than_the_formulas_in_it() -> None:
+    exact = make_inputs([21, 9], 19, 32, 32)
+    for i in (5, 6, 9):  # queries and w_o as small as a network's
+        exact[i] *= 32**-0.5
+    half = as_type(exact, torch.float16)  # the interpreter multiplies no bf16
+    expected = plain_logits(*as_type(half, torch.float64))
+    ours, theirs = (way(*half).double() - expected for way in (fused.fused_logits, plain_logits))
+    assert ours.abs().mean() <= theirs.abs().mean()
 
 
 def test_a_gradient_is_the_slope_of_the_logits() -> None:

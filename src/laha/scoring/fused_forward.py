@@ -1,9 +1,9 @@
-"""The forward kernel of the fused scoring: two attentions of all labels on a document, fused and scored in registers."""
+"""The forward kernel of the fused scoring: both attentions of all labels on a document, fused and scored."""
 
-# A program takes blocks of labels of one document after the other. For each it runs self-attention over the words, then
-# interaction attention, puts both results aside in a buffer of its own (which stays in L2), and joins them. One attention
-# at a time is what lets a program own 128 labels: two float32 accumulators of 128 x 256 would be the whole register file
-# of an SM, and with 64 labels K and V tiles move twice through L2 and shared memory feeds the tensor cores too slowly.
+# A program takes blocks of labels of one document after the other. For each it runs self-attention over the words,
+# then interaction attention, puts both results aside in a buffer of its own (which stays in L2), and joins them. One
+# attention at a time is what lets a program own 128 labels: two float32 accumulators of 128 x 256 would be the whole
+# register file of an SM; with 64 labels K and V tiles move twice through L2, and shared memory is the bottleneck.
 
 from __future__ import annotations
 
