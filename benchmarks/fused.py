@@ -1,8 +1,8 @@
 """Scoring and training after the encoder: the fused kernels beside the formulas as the network writes them.
 
 Run with `python benchmarks/fused.py --device cuda`, on the machine of the claims (an H200): r = d_a = 256, 64 documents
-of 500 words, 29,947 labels. Times are medians between CUDA events after warm-up. `--tiny` runs a small shape in Triton's
-interpreter on a CPU and records nothing: a test of this script.
+of 500 words, 29,947 labels. Times are medians between CUDA events after warm-up. `--tiny` runs a small shape in
+Triton's interpreter on a CPU and records nothing: a test of this script.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 PRECISION = {torch.float32: "ieee"}  # float32 stays float32; half precision knows only one product
@@ -18,10 +19,11 @@ def available(device: torch.device | str) -> bool:
     """Tell whether the kernels run here: on a CUDA device from Ampere on, or anywhere in Triton's interpreter."""
     if find_spec("triton") is None:
         return False
-    from triton import knobs
+    from triton import knobs, language
+    from triton.runtime.jit import JITFunction
 
     if knobs.runtime.interpret:
-        return True
+        return not isinstance(language.sum, JITFunction)  # TRITON_INTERPRET was there when Triton was imported
     device = torch.device(device)
     return device.type == "cuda" and torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (8, 0)
 
@@ -142,6 +144,7 @@ class FusedLogits(torch.autograd.Function):
         return logits
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, delta: Tensor) -> Any:
         """Run the backward kernels that the asked-for gradients need."""
         from laha.scoring.fused_backward import key_gradient_kernel, query_gradient_kernel, value_gradient_kernel
