@@ -11,7 +11,7 @@ install: $(VENV)/.installed
 # pip installs torch by the pin in constraints.txt; the stamp makes a second run instant.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,plots,trees,parquet,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,plots,trees,ann,parquet,dev]'
 	touch $@
 
 demo: OMP_NUM_THREADS = $(shell nproc 2>/dev/null || echo 2)

@@ -12,6 +12,7 @@ from laha.network.encoder import word_mask
 from laha.network.laha import LAHANetwork
 from laha.scoring import folded, streaming
 from laha.scoring.folded import FoldedScoring, Queries
+from laha.scoring.paths import choose_scoring
 
 VARIANTS = [("hybrid", "adaptive"), ("hybrid", "mean"), ("self", "adaptive"), ("interaction", "adaptive")]
 
@@ -112,3 +113,9 @@ def test_no_documents_give_no_rows(network: LAHANetwork) -> None:
     documents = scoring.encode(torch.zeros((1, 1), dtype=torch.long), torch.ones(1, dtype=torch.long))
     none = type(documents)(*(None if part is None else part[:0] for part in documents))
     assert scoring.score(none).shape == (0, 150)
+
+
+def test_a_network_that_has_no_faster_way_is_scored_as_it_is_written(network: LAHANetwork) -> None:
+    other = torch.nn.Linear(2, 2)
+    assert choose_scoring(other) is other
+    assert type(choose_scoring(network)) is FoldedScoring

@@ -24,7 +24,8 @@ LAYERS = [
         *["network.interaction_attention", "network.fusion", "network.prediction", "network.laha"],
     ],
     [
-        *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded", "scoring.paths", "scoring.label_index"],
+        *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded"],
+        *["scoring.fused_forward", "scoring.fused_backward", "scoring.fused", "scoring.paths", "scoring.label_index"],
         *["scoring.shortlist", "scoring.scorer", "checkpoint", "training_log", "training", "evaluation", "explain"],
         *["heat_map", "results"],
     ],

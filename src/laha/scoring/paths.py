@@ -4,14 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from laha.network.fusion import AdaptiveFusion
 from laha.network.laha import LAHANetwork
-from laha.scoring.folded import FoldedScoring
+from laha.scoring.folded import Documents, FoldedScoring
+from laha.scoring.fused import available, fused_logits
 from laha.scoring.streaming import Scoring
+
+
+class FusedScoring(FoldedScoring):
+    """The folded scores with both attentions, their fusion and the prediction in one kernel."""
+
+    def score(self, documents: Documents, labels: Tensor | None = None) -> Tensor:
+        """Return the logits (batch, labels); what the kernels are not made for is scored folded."""
+        K_S, K_I, V, g, lengths = documents[:5]
+        own_labels = labels is not None and labels.dim() == 2
+        in_full = V.is_cuda and V.dtype == torch.float32  # the kernels' tiles of full precision do not fit a GPU
+        fusion, prediction = self.network.fusion, self.network.prediction
+        if K_S is None or K_I is None or g is None or not isinstance(fusion, AdaptiveFusion) or own_labels or in_full:
+            return super().score(documents, labels)
+        Q_S, Q_I = self.queries(labels)
+        assert Q_S is not None
+        assert Q_I is not None
+        c = torch.cat([fusion.F1.bias, fusion.F2.bias])
+        W_f, W_o = prediction.W_f, prediction.W_o
+        return fused_logits(K_S, K_I, V, g, lengths, Q_S, Q_I, c, W_f.bias, W_o.weight[0], W_o.bias)
 
 
 def choose_scoring(network: Any, frozen: bool = False) -> Scoring:
     """Return the network's fastest exact scoring; `frozen` for one that does not change any more."""
     if isinstance(network, LAHANetwork):
-        return FoldedScoring(network, frozen)
+        device = next(network.parameters()).device
+        return FusedScoring(network, frozen) if available(device) else FoldedScoring(network, frozen)
     scoring: Scoring = network  # a network that has no other way is scored as it is written
     return scoring

@@ -1,0 +1,262 @@
+"""The fused kernels are the plain formulas, in value and in every gradient, and they fit a Hopper chip."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from laha.network.laha import LAHANetwork
+from laha.scoring import fused
+from laha.scoring.paths import FusedScoring, choose_scoring
+
+if find_spec("triton") is None:
+    pytest.skip("the fused kernels need the package triton (pip install 'laha[kernels]')", allow_module_level=True)
+
+GPU = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
+DEVICE = "cuda" if GPU else "cpu"
+if not GPU:
+    # Kernels are made for the interpreter or for a GPU when their module is imported, and so is Triton's own library:
+    # both are imported here, while pytest still collects. Afterwards the variable is gone, and no other test sees it.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        import_module("laha.scoring.fused_backward")  # and with it the forward kernel
+        if not fused.available("cpu"):
+            pytest.fail("another module imported triton before this one: the interpreter needs to be first")
+needs_gpu = pytest.mark.skipif(not GPU, reason="needs a CUDA device from Ampere on")
+NAMES = ("K_S", "K_I", "V", "g", "lengths", "Q_S", "Q_I", "c", "b_f", "w_o", "b_o")
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not GPU:
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+def plain_logits(
+    K_S: Tensor, K_I: Tensor, V: Tensor, g: Tensor, lengths: Tensor, Q_S: Tensor, Q_I: Tensor, *constants: Tensor
+) -> Tensor:
+    """The formulas document by document, each cut to its length, so that there is no padding to get wrong."""
+    c, b_f, w_o, b_o = constants
+    logits = []
+    for b, length in enumerate(lengths.tolist()):
+        A_S = torch.softmax((Q_S @ K_S[b, :length].T).float() if V.dtype.itemsize < 4 else Q_S @ K_S[b, :length].T, 1)
+        A_I = torch.softmax((Q_I @ K_I[b, :length].T).float() if V.dtype.itemsize < 4 else Q_I @ K_I[b, :length].T, 1)
+        A_S, A_I = A_S.to(V.dtype), A_I.to(V.dtype)  # (k, words)
+        x = A_S @ g[b, :length, 0] + c[0]
+        y = A_I @ g[b, :length, 1] + c[1]
+        alpha = x.sigmoid() / (x.sigmoid() + y.sigmoid())
+        u = alpha[:, None] * (A_S @ V[b, :length]) + (1 - alpha)[:, None] * (A_I @ V[b, :length]) + b_f
+        logits.append(u.relu() @ w_o + b_o)
+    return torch.stack(logits)
+
+
+def make_inputs(lengths: list[int], k: int, d_a: int, r: int, seed: int = 0) -> list[Tensor]:
+    """Random inputs in float64, in the order of NAMES."""
+    torch.manual_seed(seed)
+    batch, n = len(lengths), max(lengths)
+    shapes = [(batch, n, d_a), (batch, n, r), (batch, n, r), (batch, n, 2)]
+    words = [torch.randn(shape, dtype=torch.float64, device=DEVICE) for shape in shapes]
+    rest = [
+        torch.randn(shape, dtype=torch.float64, device=DEVICE) for shape in ((k, d_a), (k, r), (2,), (r,), (r,), (1,))
+    ]
+    return [*words, torch.tensor(lengths, device=DEVICE), *rest]
+
+
+def as_type(inputs: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    return [x.to(dtype) if x.is_floating_point() else x for x in inputs]
+
+
+def gradients(logits: Tensor, inputs: list[Tensor], delta: Tensor) -> dict[str, Tensor]:
+    found = torch.autograd.grad(logits, [x for x in inputs if x.requires_grad], delta.to(logits.dtype))
+    return dict(zip([name for name, x in zip(NAMES, inputs, strict=True) if x.requires_grad], found, strict=True))
+
+
+CASES = {
+    "one word": ([1], 5, 8, 8),
+    "ragged": ([21, 1, 16, 9], 37, 40, 32),
+    "d_a above r": ([18, 3], 17, 64, 20),
+    "tiny features": ([5, 7], 16, 3, 5),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_logits_are_the_formulas(case: str) -> None:
+    inputs = make_inputs(*CASES[case])
+    found = fused.fused_logits(*as_type(inputs, torch.float32))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), plain_logits(*inputs), rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_gradient_is_the_formulas(case: str) -> None:
+    inputs = make_inputs(*CASES[case])
+    single = as_type(inputs, torch.float32)
+    for x in (*inputs, *single):
+        x.requires_grad_(x.is_floating_point())
+    delta = torch.randn(len(inputs[4]), CASES[case][1], dtype=torch.float64, device=DEVICE)
+    expected = gradients(plain_logits(*inputs), inputs, delta)
+    found = gradients(fused.fused_logits(*single), single, delta)
+    assert set(found) == set(NAMES) - {"lengths"}
+    for name in found:
+        scale = expected[name].abs().max().clamp(min=1.0).item()
+        torch.testing.assert_close(found[name].double(), expected[name], rtol=0, atol=1e-5 * scale, msg=name)
+
+
+def test_half_precision_is_no_worse_than_the_formulas_in_it() -> None:
+    exact = make_inputs([21, 9], 19, 32, 32)
+    for i in (5, 6, 9):  # queries and w_o as small as a network's
+        exact[i] *= 32**-0.5
+    half = as_type(exact, torch.float16)  # the interpreter multiplies no bf16
+    expected = plain_logits(*as_type(half, torch.float64))
+    ours, theirs = (way(*half).double() - expected for way in (fused.fused_logits, plain_logits))
+    assert ours.abs().mean() <= theirs.abs().mean()
+
+
+def test_a_gradient_is_the_slope_of_the_logits() -> None:
+    inputs = as_type(make_inputs([6, 4], 3, 5, 5), torch.float32)
+    Q_S = inputs[5].requires_grad_()
+    fused.fused_logits(*inputs).sum().backward()
+    assert Q_S.grad is not None
+    step = torch.randn_like(Q_S)
+    step *= 1e-2 / step.norm()
+    with torch.no_grad():
+        ends = [fused.fused_logits(*inputs[:5], Q_S + sign * step, *inputs[6:]).double().sum() for sign in (1, -1)]
+    assert (Q_S.grad * step).sum().item() == pytest.approx((ends[0] - ends[1]).item() / 2, rel=2e-2)
+
+
+def test_padding_is_never_read() -> None:
+    inputs = as_type(make_inputs([9, 20, 2], 11, 16, 16), torch.float32)
+    results = []
+    for garbage in (0.0, 1e30, float("nan")):
+        filled = [x.clone() for x in inputs]
+        for b, length in enumerate(inputs[4].tolist()):
+            for x in filled[:4]:
+                x[b, length:] = garbage
+        for x in filled:
+            x.requires_grad_(x.is_floating_point())
+        logits = fused.fused_logits(*filled)
+        found = gradients(logits, filled, torch.ones_like(logits))
+        results.append([logits.detach(), *found.values()])
+        for name in ("K_S", "K_I", "V", "g"):
+            assert (found[name][2, 2:] == 0).all()
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_only_asked_for_gradients_are_computed_and_they_do_not_change() -> None:
+    inputs = as_type(make_inputs([9, 4], 11, 16, 16), torch.float32)
+    everything = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    logits = fused.fused_logits(*everything)
+    delta = torch.randn_like(logits)
+    expected = gradients(logits, everything, delta)
+    for wanted in (("Q_S",), ("K_I", "V"), ("g",), ("b_o",)):
+        some = [x.clone().requires_grad_(name in wanted) for name, x in zip(NAMES, inputs, strict=True)]
+        found = gradients(fused.fused_logits(*some), some, delta)
+        assert all(torch.equal(found[name], expected[name]) for name in wanted)
+
+
+def test_inputs_may_be_views_of_one_buffer() -> None:
+    inputs = as_type(make_inputs([9, 4], 11, 16, 16), torch.float32)
+    packed = torch.cat(inputs[:3], dim=2)
+    parts = packed.split(16, dim=2)
+    assert torch.equal(fused.fused_logits(*parts, *inputs[3:]), fused.fused_logits(*inputs))
+
+
+@pytest.mark.parametrize("labels", [None, torch.tensor([4, 30, 2])])
+def test_a_network_is_scored_by_the_kernels(labels: Tensor | None) -> None:
+    torch.manual_seed(3)
+    network = LAHANetwork(30, 6, 37, 4, units=5, attention_units=3).to(DEVICE)
+    words, lengths = torch.randint(1, 30, (3, 19), device=DEVICE), torch.tensor([19, 4, 1], device=DEVICE)
+    labels = None if labels is None else labels.to(DEVICE)
+    scoring = choose_scoring(network)
+    assert type(scoring) is FusedScoring
+    logits, expected = scoring.score(scoring.encode(words, lengths), labels), network(words, lengths, labels)
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+    delta = torch.randn_like(expected)
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    found, wanted = (torch.autograd.grad(x, parameters, delta) for x in (logits, expected))
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+    own = torch.randint(0, 37, (3, 6), device=DEVICE)
+    each = scoring.score(scoring.encode(words, lengths), own)
+    torch.testing.assert_close(each, network(words, lengths).gather(1, own), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("attention", "fusion"), [("self", "adaptive"), ("interaction", "adaptive"), ("hybrid", "mean")]
+)
+def test_what_the_kernels_are_not_made_for_is_scored_folded(attention: str, fusion: str) -> None:
+    network = LAHANetwork(30, 6, 37, 4, units=5, attention_units=3, attention=attention, fusion=fusion).to(DEVICE)
+    words, lengths = torch.randint(1, 30, (2, 9), device=DEVICE), torch.tensor([9, 4], device=DEVICE)
+    scoring = choose_scoring(network)
+    logits = scoring.score(scoring.encode(words, lengths))
+    torch.testing.assert_close(logits, network(words, lengths), rtol=0, atol=1e-5)
+
+
+def test_the_kernels_are_available_in_the_interpreter_or_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fused.available(DEVICE)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert not fused.available("cpu")
+    assert fused.available("cuda") == GPU
+    monkeypatch.setattr(fused, "find_spec", lambda name: None)
+    assert not fused.available(DEVICE)
+
+
+def test_the_kernels_compile_for_hopper_and_fit_it() -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    script = ROOT / "benchmarks" / "fused_compile.py"
+    command = [sys.executable, str(script), "--first", "--json"]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert output.returncode == 0, output.stderr
+    reports = json.loads(output.stdout)
+    assert len(reports) == 5
+    for report in reports:
+        assert report["tensor_cores"] > 0, report
+        assert report["shared_bytes"] <= 227 * 1024, report
+        assert report["loop_spills"] <= 0.1 * report["loop_instructions"], report
+        assert report["stack_bytes"] <= 512, report
+
+
+@needs_gpu
+@pytest.mark.parametrize("r", [64, 256])
+def test_bf16_is_no_worse_than_the_formulas_in_bf16(r: int) -> None:
+    inputs = make_inputs([200, 77, 1], 300, r, r)
+    for i in (5, 6, 9):  # queries and w_o as small as a network's
+        inputs[i] *= r**-0.5
+    half = [x.to(torch.bfloat16) if x.is_floating_point() else x for x in inputs]
+    exact = [x.double() if x.is_floating_point() else x for x in half]
+    for x in (*half, *exact):
+        x.requires_grad_(x.is_floating_point())
+    delta = torch.randn(3, 300, dtype=torch.float64, device=DEVICE)
+    logits = plain_logits(*exact)
+    expected = {"logits": logits.detach(), **gradients(logits, exact, delta)}
+    errors = {}
+    for way in (plain_logits, fused.fused_logits):
+        logits = way(*half)
+        found = {"logits": logits.detach(), **gradients(logits, half, delta)}
+        errors[way] = {name: (found[name].double() - expected[name]).abs().mean().item() for name in expected}
+    for name in expected:
+        assert errors[fused.fused_logits][name] <= 1.1 * errors[plain_logits][name], name
+
+
+@needs_gpu
+def test_the_same_input_gives_the_same_gradient_bit_by_bit() -> None:
+    inputs = as_type(make_inputs([200, 77, 1], 300, 64, 64), torch.bfloat16)
+    for x in inputs:
+        x.requires_grad_(x.is_floating_point())
+    runs = []
+    for _ in range(2):
+        logits = fused.fused_logits(*inputs)
+        runs.append(gradients(logits, inputs, torch.ones_like(logits)))
+    assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
