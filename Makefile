@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test install bench lint clean
+.PHONY: demo test install bench bench-gpu lint clean
 
 install: $(VENV)/.installed
 
@@ -28,7 +28,13 @@ test: lint
 
 # The claims of speed, each a file in benchmarks/ with its results; LAHA_DATA adds the real corpora.
 bench: install
-	for file in benchmarks/label_walks.py benchmarks/startup.py benchmarks/tokenizer.py; do $(BIN)/python $$file || exit 1; done
+	for name in label_walks startup tokenizer cpu_scoring tagging training_step label_growth; do \
+		$(BIN)/python benchmarks/$$name.py || exit 1; \
+	done
+
+# What needs a GPU: run it on one, in one command.
+bench-gpu:
+	benchmarks/gpu.sh
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

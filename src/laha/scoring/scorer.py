@@ -49,13 +49,15 @@ class Scorer:
     def top(self, words: WordIds, top: int, exact: bool = False) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return ids and probabilities (documents, top) of the best labels."""
         top = min(top, self.scoring.labels)
-        ids, scores = np.zeros((len(words), top), np.int64), np.zeros((len(words), top), np.float32)
         shortlist = None if exact or self.shortlist is None or top > self.shortlist.size else self.shortlist
+        found = []
         for documents, padded, lengths in self.batches(words):
             if shortlist is not None:
-                best, probabilities = shortlist.score_top(padded, lengths, top)
+                found.append((documents, *shortlist.score_top(padded, lengths, top)))
             else:
-                best, probabilities = score_top(self.scoring, padded, lengths, top)
+                found.append((documents, *score_top(self.scoring, padded, lengths, top)))
+        ids, scores = np.zeros((len(words), top), np.int64), np.zeros((len(words), top), np.float32)
+        for documents, best, probabilities in found:  # only now: a GPU works on while the next batch is padded
             ids[documents], scores[documents] = best.cpu().numpy(), probabilities.cpu().numpy()
         return ids, scores
 
