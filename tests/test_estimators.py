@@ -147,8 +147,9 @@ def test_it_learns_from_lists_from_a_corpus_and_from_a_prepared_folder(
         (Prepared.load(tmp_path / "prepared"), None, None),
     ):
         scores.append(create(name, **settings(name)).fit(*given).predict_scores(texts).toarray())
+    tolerance = 0 if estimator_class(name).repeatable else 0.03  # near enough to tell a wrong corpus from a redraw
     for other in scores[1:]:
-        np.testing.assert_array_equal(scores[0], other)
+        np.testing.assert_allclose(other, scores[0], rtol=0, atol=tolerance)
 
 
 def names_of(corpus: Corpus) -> list[list[str]]:

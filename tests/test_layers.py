@@ -29,6 +29,7 @@ LAYERS = [
     ],
     [
         *["estimator", "tagger", "baselines", "baselines.popular", "baselines.classical"],
+        *["baselines.label_trees", "baselines.parabel", "baselines.bonsai", "baselines.one_vs_all"],
         *["registry", "tagging", "training_folder"],
     ],
     ["demo", "terminal", "cli"],
