@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ from laha.training_folder import train_to_folder
 NAMES = sorted(MODELS)
 
 
+def skip_unless_installed(name: str) -> None:
+    if name == "peer:napkinxc":
+        pytest.importorskip("napkinxc", reason="the extra `peers` is not installed")
+    if name == "peer:libpecos" and not os.environ.get("LAHA_PECOS_PYTHON"):
+        pytest.skip("LAHA_PECOS_PYTHON names no Python with libpecos")
+
+
 def settings(name: str) -> dict[str, Any]:
     known = estimator_class(name).Configuration.__dataclass_fields__
     return {key: value for key, value in SMALL.items() if key in known}
@@ -30,6 +38,7 @@ def settings(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
+    skip_unless_installed(request.param)
     return str(request.param)
 
 

@@ -22,6 +22,9 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bonsai": ("laha.baselines.bonsai", "Bonsai", {}),
     "one-vs-all": ("laha.baselines.one_vs_all", "OneVsAll", {}),
     "popular": ("laha.baselines.popular", "Popular", {}),
+    "peer:omikuji": ("laha.baselines.peers.omikuji", "OmikujiPeer", {}),
+    "peer:napkinxc": ("laha.baselines.peers.napkinxc", "NapkinXCPeer", {}),
+    "peer:libpecos": ("laha.baselines.peers.libpecos", "LibpecosPeer", {}),
 }
 
 
