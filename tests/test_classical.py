@@ -88,7 +88,7 @@ def test_one_vs_all_learns_the_words_of_each_label_and_drops_small_weights():
     model: Any = create("one-vs-all", min_count=1, prune=0.05).fit(TRAIN)
     assert np.abs(model.weights_.data).min() >= 0.05
     fruit = [label.name for label in model.labels_].index("fruit")
-    best = np.argsort(-model.weights_[fruit].toarray()[0])[:4]
+    best = np.argsort(-model.weights_[:, fruit].toarray().ravel())[:4]
     assert {model.vocabulary_.words[word] for word in best} == {"apple", "pear", "plum", "cherry"}
 
 

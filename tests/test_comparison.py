@@ -95,6 +95,16 @@ def test_a_finished_model_is_not_trained_again(finished, corpus):
     assert seen == [("popular", "done before"), ("one-vs-all", "done before")]
 
 
+def test_a_model_whose_test_was_stopped_is_tested_without_training_it_again(finished, corpus):
+    out, rows = finished
+    (job,) = plan(str(corpus), ["popular"], out)
+    trained = (job.model / "manifest.json").stat().st_mtime_ns
+    job.row.unlink()
+    (again,) = compare([job])
+    assert again["metrics"] == rows[0]["metrics"]
+    assert (job.model / "manifest.json").stat().st_mtime_ns == trained
+
+
 def test_other_settings_are_another_model(finished, corpus):
     out, _ = finished
     (job,) = plan(str(corpus), ["one-vs-all"], out, ["one-vs-all.min_count=2"])
