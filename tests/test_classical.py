@@ -64,9 +64,10 @@ def test_a_python_without_libpecos_says_what_is_missing(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["one-vs-all", "parabel", "bonsai"])
-def test_documents_without_a_known_word_neither_stop_training_nor_prediction(name):
-    texts = [*TRAIN.texts, "", "onceonly"]
-    labels = [*([TRAIN.label_names[c] for c in TRAIN.labels[row].indices] for row in range(60)), ["fruit"], ["lost"]]
+def test_documents_without_a_known_word_or_a_label_neither_stop_training_nor_prediction(name):
+    texts = [*TRAIN.texts, "", "onceonly", "apple pear"]
+    labels = [[TRAIN.label_names[column] for column in TRAIN.labels[row].indices] for row in range(60)]
+    labels += [["fruit"], ["lost"], []]
     model = create(name, min_count=2).fit(texts, labels)
     assert "lost" in [label.name for label in model.labels_]
     scores = model.predict_scores(["", "onceonly"]).toarray()

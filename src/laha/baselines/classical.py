@@ -91,9 +91,10 @@ class Classical(Estimator):
         self.features_ = Features.fit(words, len(self.vocabulary_.words), self.configuration_.features)
         rows = self.features_.rows(words)
         filled = np.diff(rows.indptr) > 0  # an empty row has nothing to learn from, and Omikuji refuses it
-        if not matrix.nnz or not filled.any():
+        matrix = csr_matrix(matrix[filled])
+        if not matrix.nnz:
             raise CorpusError(f"{name} has no training document with both words and labels: add some")
-        self.learn(rows[filled], csr_matrix(matrix[filled]))
+        self.learn(rows[filled], matrix)
         self.trained_ = {
             "corpus": name,
             "corpus_sha256": sha256,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
+from scipy.special import expit
 
 from laha.baselines.classical import Classical, ClassicalConfiguration, available_cores, sparse_matrix, sparse_tensors
 from laha.configuration import check_range
@@ -76,7 +77,7 @@ class OneVsAll(Classical):
     def score(self, rows: csr_matrix) -> NDArray[np.float32]:
         """Return the logistic function of every label's margin."""
         margins = (rows @ self.weights_).toarray() + self.bias_  # (documents, labels)
-        return np.asarray(1 / (1 + np.exp(-margins)), dtype=np.float32)
+        return np.asarray(expit(margins), dtype=np.float32)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the weights and the biases."""
