@@ -18,7 +18,13 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "laha-self": ("laha.tagger", "LAHA", {"attention": "self"}),
     "laha-interaction": ("laha.tagger", "LAHA", {"attention": "interaction"}),
     "laha-mean": ("laha.tagger", "LAHA", {"fusion": "mean"}),
+    "parabel": ("laha.baselines.parabel", "Parabel", {}),
+    "bonsai": ("laha.baselines.bonsai", "Bonsai", {}),
+    "one-vs-all": ("laha.baselines.one_vs_all", "OneVsAll", {}),
     "popular": ("laha.baselines.popular", "Popular", {}),
+    "peer:omikuji": ("laha.baselines.peers.omikuji", "OmikujiPeer", {}),
+    "peer:napkinxc": ("laha.baselines.peers.napkinxc", "NapkinXCPeer", {}),
+    "peer:libpecos": ("laha.baselines.peers.libpecos", "LibpecosPeer", {}),
 }
 
 
