@@ -17,7 +17,7 @@ LAYERS = [
     ["errors", "configuration", "progress", "ranking", "storage"],
     [
         *["corpus", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "word_vectors"],
-        *["label_graph", "label_vectors", "prepared", "metrics", "batches"],
+        *["label_graph", "label_vectors", "prepared", "features", "metrics", "batches"],
     ],
     [
         *["network", "network.encoder", "network.self_attention", "network.interaction_attention", "network.fusion"],
@@ -27,7 +27,10 @@ LAYERS = [
         *["scoring", "scoring.reference", "checkpoint", "training_log", "training", "evaluation", "explain"],
         *["heat_map", "results"],
     ],
-    ["estimator", "tagger", "baselines", "baselines.popular", "registry", "tagging", "training_folder"],
+    [
+        *["estimator", "tagger", "baselines", "baselines.popular", "baselines.classical"],
+        *["registry", "tagging", "training_folder"],
+    ],
     ["demo", "terminal", "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`
 ]
