@@ -29,6 +29,7 @@ LAYERS = [
     ],
     [
         *["estimator", "tagger", "baselines", "baselines.popular", "baselines.classical"],
+        *["baselines.tree_growth", "baselines.forest", "baselines.fastxml", "baselines.pfastrexml", "baselines.sleec"],
         *["registry", "tagging", "training_folder"],
     ],
     ["demo", "terminal", "cli"],

@@ -18,6 +18,9 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "laha-self": ("laha.tagger", "LAHA", {"attention": "self"}),
     "laha-interaction": ("laha.tagger", "LAHA", {"attention": "interaction"}),
     "laha-mean": ("laha.tagger", "LAHA", {"fusion": "mean"}),
+    "fastxml": ("laha.baselines.fastxml", "FastXML", {}),
+    "pfastrexml": ("laha.baselines.pfastrexml", "PfastreXML", {}),
+    "sleec": ("laha.baselines.sleec", "SLEEC", {}),
     "popular": ("laha.baselines.popular", "Popular", {}),
 }
 

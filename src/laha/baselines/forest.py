@@ -1,112 +1,124 @@
-"""The forest of FastXML (Prabhu & Varma 2014, section 4) and of PfastreXML, compiled by numba.
-
-A node parts its documents in two. Each side ranks the labels of its documents so that nDCG is best, each document moves
-to the side whose ranking suits it better, until none moves; then a sparse linear separator learns to tell the sides
-apart, and documents follow it down the tree. A leaf keeps how frequent each label is among its documents.
-"""
+"""The forest of FastXML and PfastreXML: many trees, grown in threads, laid end to end in a few arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from laha.baselines.classical import ClassicalConfiguration, available_cores
+from laha.configuration import check_range
+from laha.errors import LahaError
+
 Array = NDArray[Any]
 
-MAX_MOVES = 50  # rounds of documents changing sides; a few suffice
-MAX_PASSES = 20  # over all features in learning a separator
-TOLERANCE = 0.01  # of the separator: what remains of the violation of optimality at the start
-LEAF = -1
+
+@dataclass(frozen=True, kw_only=True)
+class ForestConfiguration(ClassicalConfiguration):
+    """The settings of a forest; each default with its reason."""
+
+    trees: int = 50  # both papers
+    leaf_documents: int = 10  # a node of at most so many documents is not split; both papers
+    leaf_labels: int = 100  # the most frequent labels that a leaf keeps; both papers
+    cost: float = 1.0  # the price of an error against the size of the weights (C of liblinear); both papers
+    rounds: int = 1  # how often a node parts its documents and learns its separator in turn; the paper: one suffices
+    workers: int | None = None  # threads of training; None: one a core. The trees do not depend on it
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, ("trees", "leaf_documents", "leaf_labels", "rounds", "workers"), 1)
+        check_range(self, ("cost",), 1e-9)
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees end to end: node i has two children, and either the weights of its separator or a leaf's labels."""
+    """Trees end to end: node i has two children and the weights of a separator, or it is a leaf and has labels."""
 
     roots: Array  # (trees,)
-    children: Array  # (nodes, 2): where documents of a negative and of a positive margin go; LEAF in a leaf
+    children: Array  # (nodes, 2): for documents of negative margin, and for the others; -1 in a leaf
     weight_offsets: Array  # (nodes + 1,)
     features: Array
     weights: Array
     label_offsets: Array  # (nodes + 1,)
     labels: Array
-    frequencies: Array
-
-    def arrays(self) -> dict[str, Array]:
-        """Return what a model folder keeps."""
-        return dict(vars(self))
+    shares: Array  # how many of a leaf's documents have the label
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Forest:
-        """Read what `arrays` returned, among other arrays."""
-        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+    def grow(cls, rows: csr_matrix, labels: csr_matrix, label_weights: Array, settings: ForestConfiguration) -> Self:
+        """Grow trees; a label counts by its weight, in the splits' nDCG and in the leaves."""
+        code = tree_growth()
+        matrix = with_bias(rows)
+        counts = np.diff(labels.indptr)
+        weights = label_weights[labels.indices].astype(np.float64)
+        gains = weights * np.repeat(ideal_shares(counts), counts)
 
-    def scores(self, features: csr_matrix, labels: int) -> csr_matrix:
+        def one(seed: int) -> tuple[Array, ...]:
+            grown: tuple[Array, ...] = code.grow_tree(
+                *(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1]),
+                *(labels.indptr.astype(np.int64), labels.indices.astype(np.int32), weights, gains, labels.shape[1]),
+                *(settings.leaf_documents, settings.leaf_labels, settings.cost, settings.rounds, seed),
+            )
+            return grown
+
+        seeds = np.random.SeedSequence(settings.seed).generate_state(settings.trees)
+        with ThreadPoolExecutor(settings.workers or available_cores()) as pool:  # compiled code holds no lock
+            return cls.join(list(pool.map(one, seeds.tolist())))
+
+    @classmethod
+    def join(cls, trees: list[tuple[Array, ...]]) -> Self:
+        """Lay trees end to end."""
+        sizes = [len(tree[0]) for tree in trees]
+        roots = np.cumsum([0, *sizes[:-1]])
+        children = [np.where(tree[0] < 0, tree[0], tree[0] + root) for tree, root in zip(trees, roots, strict=True)]
+        _, weight_counts, features, weights, label_counts, labels, shares = zip(*trees, strict=True)
+        return cls(
+            roots=roots.astype(np.int64),
+            children=np.concatenate(children).astype(np.int32),
+            weight_offsets=np.cumsum(np.concatenate([[0], *weight_counts])),
+            features=np.concatenate(features),
+            weights=np.concatenate(weights),
+            label_offsets=np.cumsum(np.concatenate([[0], *label_counts])),
+            labels=np.concatenate(labels),
+            shares=np.concatenate(shares),
+        )
+
+    def scores(self, rows: csr_matrix, labels: int) -> csr_matrix:
         """Average the leaves that each document falls in: (documents, labels)."""
-        matrix = with_bias(features)
-        found = score_documents(
+        matrix = with_bias(rows)
+        found = tree_growth().score_documents(
             *(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], labels),
             *(self.roots, self.children, self.weight_offsets, self.features, self.weights),
-            *(self.label_offsets, self.labels, self.frequencies),
+            *(self.label_offsets, self.labels, self.shares),
         )
-        scores = csr_matrix((found[0], found[1], found[2]), shape=(features.shape[0], labels))
+        scores = csr_matrix(found, shape=(rows.shape[0], labels))
         scores.sort_indices()
         return scores
 
+    def tensors(self) -> dict[str, Array]:
+        """Return what a model folder keeps."""
+        return {f"forest.{name}": array for name, array in vars(self).items()}
 
-@dataclass(frozen=True)
-class Growth:
-    """How trees are grown."""
-
-    trees: int
-    leaf_documents: int
-    leaf_labels: int
-    cost: float
-    rounds: int
+    @classmethod
+    def restore(cls, tensors: Mapping[str, Array]) -> Self:
+        """Take over what `tensors` returned."""
+        return cls(**{name: tensors[f"forest.{name}"] for name in cls.__dataclass_fields__})
 
 
-def grow(
-    features: csr_matrix, labels: csr_matrix, label_weights: Array, growth: Growth, seed: int, threads: int
-) -> Forest:
-    """Grow a forest; a label counts by its weight, in the splits' nDCG and in the leaves alike."""
-    matrix = with_bias(features)
-    weights = label_weights[labels.indices].astype(np.float64)
-    gains = weights * np.repeat(ideal_shares(np.diff(labels.indptr)), np.diff(labels.indptr))
-    seeds = np.random.SeedSequence(seed).generate_state(growth.trees)
-
-    def one(tree_seed: int) -> Any:
-        return grow_tree(
-            *(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1]),
-            *(labels.indptr, labels.indices, weights, gains, labels.shape[1]),
-            *(growth.leaf_documents, growth.leaf_labels, growth.cost, growth.rounds, tree_seed),
-        )
-
-    with ThreadPoolExecutor(threads) as pool:  # the compiled code holds no lock
-        return join(list(pool.map(one, seeds.tolist())))
-
-
-def join(trees: list[tuple[Array, ...]]) -> Forest:
-    """Lay trees end to end."""
-    sizes = [len(tree[0]) for tree in trees]
-    roots = np.cumsum([0, *sizes[:-1]])
-    shifted = [np.where(tree[0] == LEAF, LEAF, tree[0] + root) for tree, root in zip(trees, roots, strict=True)]
-    columns = list(zip(*trees, strict=True))
-    return Forest(
-        roots=roots.astype(np.int64),
-        children=np.concatenate(shifted).astype(np.int32),
-        weight_offsets=np.cumsum(np.concatenate([[0], *columns[1]])),
-        features=np.concatenate(columns[2]),
-        weights=np.concatenate(columns[3]),
-        label_offsets=np.cumsum(np.concatenate([[0], *columns[4]])),
-        labels=np.concatenate(columns[5]),
-        frequencies=np.concatenate(columns[6]),
-    )
+def tree_growth() -> ModuleType:
+    """Import the compiled code, or say what it needs."""
+    try:
+        from laha.baselines import tree_growth
+    except ModuleNotFoundError as error:
+        raise LahaError(
+            f"this model's trees need {error.name}, which is not installed: pip install 'laha[trees]'"
+        ) from error
+    return tree_growth
 
 
 def with_bias(features: csr_matrix) -> csr_matrix:
@@ -131,293 +143,3 @@ def ideal_shares(counts: Array) -> Array:
     """
     best = np.cumsum(1 / np.log2(np.arange(2, max(2, counts.max(initial=0) + 2))))
     return np.asarray(1 / best[np.maximum(counts, 1) - 1])
-
-
-@njit(cache=True, nogil=True)
-def rank_discounts(sums):  # type: ignore[no-untyped-def]
-    """Return 1 / log2(1 + rank) of each label when labels are ranked by falling sums: the ranking of best nDCG."""
-    order = np.argsort(-sums, kind="mergesort")
-    discounts = np.empty(len(sums))
-    for rank in range(len(order)):
-        discounts[order[rank]] = 1 / np.log2(rank + 2)
-    return discounts
-
-
-@njit(cache=True, nogil=True)
-def distinct(documents, offsets, indices, position):  # type: ignore[no-untyped-def]
-    """List the distinct columns of these rows as they appear, and write each one's place in the list to `position`.
-
-    `position` holds -1 for every column not listed.
-    """
-    total = 0
-    for document in documents:
-        total += offsets[document + 1] - offsets[document]
-    found = np.empty(min(total, len(position)), np.int32)
-    count = 0
-    for document in documents:
-        for k in range(offsets[document], offsets[document + 1]):
-            if position[indices[k]] < 0:
-                position[indices[k]] = count
-                found[count] = indices[k]
-                count += 1
-    return found[:count]
-
-
-@njit(cache=True, nogil=True)
-def part_documents(documents, sides, pull, offsets, labels, gains, position):  # type: ignore[no-untyped-def]
-    """Move documents between two sides until each is where the ranking, its own pull added, suits it best.
-
-    Changes `sides` (0 or 1); `position` is scratch, -1 for every label.
-    """
-    present = distinct(documents, offsets, labels, position)
-    for _ in range(MAX_MOVES):
-        sums = np.zeros((2, len(present)))
-        for i in range(len(documents)):
-            for k in range(offsets[documents[i]], offsets[documents[i] + 1]):
-                sums[sides[i], position[labels[k]]] += gains[k]
-        advantage = rank_discounts(sums[1]) - rank_discounts(sums[0])
-        moved = 0
-        for i in range(len(documents)):
-            better = pull[i]
-            for k in range(offsets[documents[i]], offsets[documents[i] + 1]):
-                better += gains[k] * advantage[position[labels[k]]]
-            if abs(better) > 1e-9 and sides[i] != (better > 0):
-                sides[i] = better > 0
-                moved += 1
-        if moved == 0:
-            break
-    position[present] = -1
-
-
-@njit(cache=True, nogil=True)
-def learn_separator(documents, sides, offsets, indices, values, cost, position):  # type: ignore[no-untyped-def]
-    """Minimise |w| + cost · Σ log(1 + exp(-side · wx)) by coordinate descent: return the features and weights not 0.
-
-    Newton steps on one weight at a time, with a line search; a weight at 0 whose gradient keeps it there is left out of
-    the passes that follow (Yuan et al. 2010). `position` is scratch, -1 for every feature.
-    """
-    present = distinct(documents, offsets, indices, position)
-    starts, rows, entries = columns_of(documents, offsets, indices, values, position, len(present))
-    position[present] = -1
-    weights = np.zeros(len(present))
-    margins = np.zeros(len(documents))  # side · wx
-    wrong = np.full(len(documents), 0.5)  # 1 / (1 + exp(margin))
-    for i in range(len(rows)):
-        entries[i] *= 2 * sides[rows[i]] - 1
-    active = np.arange(len(present))
-    slack, first = np.inf, -1.0
-    for _ in range(MAX_PASSES):
-        np.random.shuffle(active)
-        kept, violation, largest = 0, 0.0, 0.0
-        for feature in active:
-            span = slice(starts[feature], starts[feature + 1])
-            gap, stays = descend(feature, weights, rows[span], entries[span], cost, margins, wrong, slack)
-            if stays:
-                active[kept] = feature
-                kept += 1
-                violation += gap
-                largest = max(largest, gap)
-        active = active[:kept]
-        slack = largest / len(documents)
-        if first < 0:
-            first = violation
-        if violation <= TOLERANCE * first:
-            break
-    chosen = np.flatnonzero(weights)
-    return present[chosen], weights[chosen].astype(np.float32)
-
-
-@njit(cache=True, nogil=True)
-def columns_of(documents, offsets, indices, values, position, width):  # type: ignore[no-untyped-def]
-    """Turn rows into columns: where each column starts, the rows in it (by place in `documents`), and the values."""
-    starts = np.zeros(width + 1, np.int64)
-    for document in documents:
-        for k in range(offsets[document], offsets[document + 1]):
-            starts[position[indices[k]] + 1] += 1
-    starts = np.cumsum(starts)
-    rows, entries = np.empty(starts[-1], np.int32), np.empty(starts[-1])
-    ends = starts.copy()
-    for i in range(len(documents)):
-        for k in range(offsets[documents[i]], offsets[documents[i] + 1]):
-            place = ends[position[indices[k]]]
-            rows[place], entries[place] = i, values[k]
-            ends[position[indices[k]]] += 1
-    return starts, rows, entries
-
-
-@njit(cache=True, nogil=True)
-def descend(feature, weights, rows, entries, cost, margins, wrong, slack):  # type: ignore[no-untyped-def]
-    """Improve one weight; return how far it was from optimal, and whether the next passes need look at it."""
-    weight, slope, bend = weights[feature], 0.0, 1e-12
-    for k in range(len(rows)):
-        share = entries[k] * wrong[rows[k]]
-        slope -= share
-        bend += entries[k] * share * (1 - wrong[rows[k]])
-    slope, bend = cost * slope, cost * bend
-    if weight == 0:
-        gap = max(abs(slope) - 1, 0.0)
-        if abs(slope) < 1 - slack:
-            return gap, False
-    else:
-        gap = abs(slope + np.sign(weight))
-    if slope + 1 <= bend * weight:
-        step = -(slope + 1) / bend
-    elif slope - 1 >= bend * weight:
-        step = -(slope - 1) / bend
-    else:
-        step = -weight
-    step = min(max(step, -10.0), 10.0)
-    promised = slope * step + abs(weight + step) - abs(weight)
-    for _ in range(20 if abs(step) > 1e-12 else 0):
-        change = abs(weight + step) - abs(weight)
-        for k in range(len(rows)):
-            margin = margins[rows[k]]
-            change += cost * (softplus(-margin - step * entries[k]) - softplus(-margin))
-        if change <= 0.01 * promised:
-            weights[feature] += step
-            for k in range(len(rows)):
-                margins[rows[k]] += step * entries[k]
-                wrong[rows[k]] = 1 / (1 + np.exp(margins[rows[k]]))
-            break
-        step, promised = step / 2, promised / 2
-    return gap, True
-
-
-@njit(cache=True, nogil=True)
-def softplus(x):  # type: ignore[no-untyped-def]
-    """Return log(1 + exp(x)) without overflow."""
-    return max(x, 0.0) + np.log1p(np.exp(-abs(x)))
-
-
-@njit(cache=True, nogil=True)
-def margins_of(documents, features, weights, offsets, indices, values, dense):  # type: ignore[no-untyped-def]
-    """Return wx of each document; `dense` is scratch, 0 for every feature."""
-    for k in range(len(features)):
-        dense[features[k]] = weights[k]
-    margins = np.zeros(len(documents))
-    for i in range(len(documents)):
-        for k in range(offsets[documents[i]], offsets[documents[i] + 1]):
-            margins[i] += values[k] * dense[indices[k]]
-    dense[features] = 0
-    return margins
-
-
-@njit(cache=True, nogil=True)
-def split(documents, x_offsets, x_indices, x_values, y_offsets, y_indices, gains, cost, rounds, scratch):  # type: ignore[no-untyped-def]
-    """Return each document's margin under a node's separator, and the separator's features and weights."""
-    feature_position, dense, label_position = scratch
-    sides = np.zeros(len(documents), np.int8)
-    sides[np.random.permutation(len(documents))[: len(documents) // 2]] = 1
-    margins = np.zeros(len(documents))
-    for _ in range(rounds):
-        # log(1 + exp(wx)) - log(1 + exp(-wx)) = wx: what the separator's loss says for side 1.
-        part_documents(documents, sides, cost * margins, y_offsets, y_indices, gains, label_position)
-        found = learn_separator(documents, sides, x_offsets, x_indices, x_values, cost, feature_position)
-        margins = margins_of(documents, found[0], found[1], x_offsets, x_indices, x_values, dense)
-    return margins, found[0], found[1]
-
-
-@njit(cache=True, nogil=True)
-def leaf_frequencies(documents, offsets, labels, weights, most, position):  # type: ignore[no-untyped-def]
-    """Return a leaf's most frequent labels, by falling frequency, and the share of its documents that have each."""
-    present = distinct(documents, offsets, labels, position)
-    sums = np.zeros(len(present))
-    for document in documents:
-        for k in range(offsets[document], offsets[document + 1]):
-            sums[position[labels[k]]] += weights[k]
-    position[present] = -1
-    order = np.argsort(-sums, kind="mergesort")[:most]
-    return present[order], (sums[order] / len(documents)).astype(np.float32)
-
-
-@njit(cache=True, nogil=True)
-def grow_tree(  # type: ignore[no-untyped-def]
-    x_offsets, x_indices, x_values, width, y_offsets, y_indices, weights, gains, labels,
-    leaf_documents, leaf_labels, cost, rounds, seed,
-):  # fmt: skip
-    """Grow one tree: children, then the counts, features and weights of separators, then the same of leaves' labels."""
-    np.random.seed(seed)
-    count = len(x_offsets) - 1
-    documents = np.arange(count)
-    scratch = np.full(width, -1, np.int32), np.zeros(width), np.full(labels, -1, np.int32)
-    children = np.full((2 * count, 2), LEAF, np.int32)
-    weight_counts, label_counts = np.zeros(2 * count, np.int64), np.zeros(2 * count, np.int64)
-    features, feature_weights = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-    leaf_ids, leaf_shares = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-    waiting = [(0, count, -1, 0)]  # from, to, parent, side
-    nodes = 0
-    while waiting:
-        start, stop, parent, side = waiting.pop()
-        node, own = nodes, documents[start:stop]
-        nodes += 1
-        if parent >= 0:
-            children[parent, side] = node
-        if len(own) > leaf_documents:
-            margins, chosen, found = split(
-                own, x_offsets, x_indices, x_values, y_offsets, y_indices, gains, cost, rounds, scratch
-            )
-            negative = np.sum(margins < 0)
-            if 0 < negative < len(own):
-                own[:] = np.concatenate((own[margins < 0], own[margins >= 0]))
-                waiting.append((start + negative, stop, node, 1))
-                waiting.append((start, start + negative, node, 0))
-                weight_counts[node] = len(chosen)
-                features.append(chosen)
-                feature_weights.append(found)
-                continue
-        ids, shares = leaf_frequencies(own, y_offsets, y_indices, weights, leaf_labels, scratch[2])
-        label_counts[node] = len(ids)
-        leaf_ids.append(ids)
-        leaf_shares.append(shares)
-    return (
-        children[:nodes], weight_counts[:nodes], joined(features), joined(feature_weights),
-        label_counts[:nodes], joined(leaf_ids), joined(leaf_shares),
-    )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
-def joined(pieces):  # type: ignore[no-untyped-def]
-    """Lay arrays end to end."""
-    total = 0
-    for piece in pieces:
-        total += len(piece)
-    whole = np.empty(total, pieces[0].dtype)
-    start = 0
-    for piece in pieces:
-        whole[start : start + len(piece)] = piece
-        start += len(piece)
-    return whole
-
-
-@njit(cache=True, nogil=True)
-def score_documents(  # type: ignore[no-untyped-def]
-    offsets, indices, values, width, labels,
-    roots, children, weight_offsets, features, weights, label_offsets, leaf_ids, leaf_shares,
-):  # fmt: skip
-    """Average the leaves of each document over the trees: the three arrays of a CSR matrix."""
-    dense, sums, position = np.zeros(width), np.zeros(labels), np.full(labels, -1, np.int32)
-    ends = np.zeros(len(offsets), np.int64)
-    found, scores = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-    leaves = np.empty(len(roots), np.int64)
-    for document in range(len(offsets) - 1):
-        for k in range(offsets[document], offsets[document + 1]):
-            dense[indices[k]] = values[k]
-        for tree in range(len(roots)):
-            node = roots[tree]
-            while children[node, 0] != LEAF:
-                margin = 0.0
-                for k in range(weight_offsets[node], weight_offsets[node + 1]):
-                    margin += weights[k] * dense[features[k]]
-                node = children[node, 1 if margin >= 0 else 0]
-            leaves[tree] = node
-            for k in range(label_offsets[node], label_offsets[node + 1]):
-                sums[leaf_ids[k]] += leaf_shares[k]
-        for k in range(offsets[document], offsets[document + 1]):
-            dense[indices[k]] = 0
-        own = distinct(leaves, label_offsets, leaf_ids, position)
-        position[own] = -1
-        found.append(own)
-        scores.append((sums[own] / len(roots)).astype(np.float32))
-        sums[own] = 0
-        ends[document + 1] = ends[document] + len(own)
-    return joined(scores), joined(found), ends
