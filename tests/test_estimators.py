@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ from laha.training_folder import train_to_folder
 NAMES = sorted(MODELS)
 
 
+def skip_unless_installed(name: str) -> None:
+    if name == "peer:napkinxc":
+        pytest.importorskip("napkinxc", reason="the extra `peers` is not installed")
+    if name == "peer:libpecos" and not os.environ.get("LAHA_PECOS_PYTHON"):
+        pytest.skip("LAHA_PECOS_PYTHON names no Python with libpecos")
+
+
 def settings(name: str) -> dict[str, Any]:
     known = estimator_class(name).Configuration.__dataclass_fields__
     return {key: value for key, value in SMALL.items() if key in known}
@@ -30,6 +38,7 @@ def settings(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
+    skip_unless_installed(request.param)
     return str(request.param)
 
 
@@ -147,8 +156,9 @@ def test_it_learns_from_lists_from_a_corpus_and_from_a_prepared_folder(
         (Prepared.load(tmp_path / "prepared"), None, None),
     ):
         scores.append(create(name, **settings(name)).fit(*given).predict_scores(texts).toarray())
+    tolerance = 0 if estimator_class(name).repeatable else 0.03  # near enough to tell a wrong corpus from a redraw
     for other in scores[1:]:
-        np.testing.assert_array_equal(scores[0], other)
+        np.testing.assert_allclose(other, scores[0], rtol=0, atol=tolerance)
 
 
 def names_of(corpus: Corpus) -> list[list[str]]:

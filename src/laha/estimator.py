@@ -30,6 +30,8 @@ class Estimator(ABC):
     Configuration: ClassVar[type]
     # Whether fit takes a folder for checkpoints and can be resumed.
     resumable: ClassVar[bool] = False
+    # Whether the same seed gives the same model; not where a library draws at random without one.
+    repeatable: ClassVar[bool] = True
     labels_: list[Label]
     train_documents_: int
     trained_: dict[str, Any]

@@ -21,7 +21,13 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "fastxml": ("laha.baselines.fastxml", "FastXML", {}),
     "pfastrexml": ("laha.baselines.pfastrexml", "PfastreXML", {}),
     "sleec": ("laha.baselines.sleec", "SLEEC", {}),
+    "parabel": ("laha.baselines.parabel", "Parabel", {}),
+    "bonsai": ("laha.baselines.bonsai", "Bonsai", {}),
+    "one-vs-all": ("laha.baselines.one_vs_all", "OneVsAll", {}),
     "popular": ("laha.baselines.popular", "Popular", {}),
+    "peer:omikuji": ("laha.baselines.peers.omikuji", "OmikujiPeer", {}),
+    "peer:napkinxc": ("laha.baselines.peers.napkinxc", "NapkinXCPeer", {}),
+    "peer:libpecos": ("laha.baselines.peers.libpecos", "LibpecosPeer", {}),
 }
 
 

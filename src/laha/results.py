@@ -14,7 +14,7 @@ from laha import __version__
 from laha.evaluation import Report
 from laha.storage import atomic_file, read_manifest
 
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gensim", "safetensors", "triton")
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gensim", "safetensors", "triton", "omikuji")
 
 
 def versions() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -228,3 +229,8 @@ def sparse_matrix(name: str, tensors: Mapping[str, NDArray[Any]]) -> csr_matrix:
     """Join a sparse matrix from what `sparse_tensors` made of it."""
     parts = tuple(tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
     return csr_matrix(parts, shape=tuple(int(size) for size in tensors[f"{name}.shape"]))
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
