@@ -35,7 +35,7 @@ LAYERS = [
         *["baselines.peers.libpecos_child", "baselines.peers.libpecos"],
         *["registry", "tagging", "training_folder"],
     ],
-    ["demo", "terminal", "cli"],
+    ["demo", "comparison_report", "comparison", "terminal", "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`
 ]
 ORDER = [name for layer in LAYERS for name in layer]

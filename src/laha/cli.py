@@ -249,6 +249,49 @@ def explain(
 
 
 @app.command()
+def compare(
+    corpus: CorpusArgument,
+    models: Annotated[str, typer.Option("--models", metavar="A,B,C", help="such as popular,one-vs-all,parabel,laha")],
+    out: OutOption,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="MODEL.KEY=VALUE", help="a setting of one model; may be repeated"),
+    ] = None,
+    device: DeviceOption = "auto",
+    seed: SeedOption = 0,
+    shared: Annotated[
+        bool, typer.Option("--shared-machine", help="other work runs beside this: record no training time")
+    ] = False,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Train several models on a corpus, each in its own process, and print one table of quality, time and memory.
+
+    The same command again goes on where it stopped: a finished model is not trained anew. Besides the table (Markdown,
+    JSON and, with laha\\[plots], bar plots), DIR receives the models and a result file each.
+    """
+    from laha import comparison, comparison_report
+
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    jobs = comparison.plan(corpus, names, out, settings or [], data, device, seed, shared, command_line())
+    with progress_bar() as progress:
+        rows = comparison.compare(jobs, progress)
+        plots = comparison_report.draw_plots(rows, corpus, out)
+    if as_json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+    else:
+        print_table(comparison_report.HEADER, [comparison_report.cells(row) for row in rows])
+    note(f"{out}: comparison.md, comparison.json, " + (", ".join(path.name for path in plots) or "no plots"))
+    if not plots:
+        note("bar plots need a finished model and matplotlib: pip install 'laha[plots]'")
+    failed = [row for row in rows if "failed" in row]
+    for row_failed in failed:
+        note(f"{row_failed['model']} failed: {row_failed['failed']}")
+    if failed:
+        raise LahaError(f"{len(failed)} of {len(rows)} models failed; the same command tries them again")
+
+
+@app.command()
 def info(model: ModelArgument, as_json: JsonOption = False) -> None:
     """Say what a model is: its corpus, counts, configuration, metrics and size."""
     from laha.results import model_bytes

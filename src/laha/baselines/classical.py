@@ -75,6 +75,10 @@ class Classical(Estimator):
     def write_files(self, folder: Path) -> None:
         """Write further files into the model folder (no folders in it)."""
 
+    def memory_elsewhere(self) -> int:
+        """Return the bytes that training held in other processes."""
+        return 0
+
     def fit(self, documents: Any, labels: Any = None, valid: Any = None) -> Self:
         """Learn from texts with labels, a Corpus, its Parts, or a Prepared corpus; `valid` is not needed."""
         configuration = self.configuration
@@ -87,15 +91,16 @@ class Classical(Estimator):
         self.features_ = Features.fit(words, len(self.vocabulary_.words), self.configuration_.features)
         rows = self.features_.rows(words)
         filled = np.diff(rows.indptr) > 0  # an empty row has nothing to learn from, and Omikuji refuses it
-        if not matrix.nnz or not filled.any():
+        matrix = csr_matrix(matrix[filled])
+        if not matrix.nnz:
             raise CorpusError(f"{name} has no training document with both words and labels: add some")
-        self.learn(rows[filled], csr_matrix(matrix[filled]))
+        self.learn(rows[filled], matrix)
         self.trained_ = {
             "corpus": name,
             "corpus_sha256": sha256,
             "versions": versions(),
             "seconds": time.perf_counter() - began,
-            "peak_memory_bytes": resident_peak(),
+            "peak_memory_bytes": resident_peak() + self.memory_elsewhere(),
             "device": "cpu",
         }
         return self

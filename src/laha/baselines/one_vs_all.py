@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
+from scipy.special import expit
 
 from laha.baselines.classical import Classical, ClassicalConfiguration, available_cores, sparse_matrix, sparse_tensors
 from laha.configuration import check_range
@@ -27,7 +28,7 @@ CERTAIN = 10.0  # the margin of a label that no training document has, or that a
 class OneVsAllConfiguration(ClassicalConfiguration):
     """The settings of one-vs-all; each default with its reason."""
 
-    cost: float = 1.0  # C of liblinear, the price of an error; DiSMEC's
+    cost: float = 0.3  # C of liblinear, the price of an error; DiSMEC has 1, which overfits (experiments/README.md)
     tolerance: float = 0.01  # where liblinear stops; its own default for this solver
     prune: float = 0.01  # weights below it are dropped; DiSMEC's
     label_limit: int = 10_000  # more labels are refused: each is a pass over all documents, so they would take hours
@@ -44,7 +45,7 @@ class OneVsAll(Classical):
     """A linear classifier for each label, on its own; a score is the logistic function of its margin."""
 
     Configuration = OneVsAllConfiguration
-    weights_: csr_matrix  # (labels, words)
+    weights_: csr_matrix  # (words, labels): a document's few words find their rows at once
     bias_: NDArray[np.float32]  # (labels,)
 
     @property
@@ -70,13 +71,13 @@ class OneVsAll(Classical):
 
         with ThreadPoolExecutor(configuration.workers or available_cores()) as pool:
             trained = list(pool.map(train, range(labels.shape[1])))
-        self.weights_ = join_rows([weights for weights, _ in trained])
+        self.weights_ = csr_matrix(vstack([weights for weights, _ in trained], format="csr").T)
         self.bias_ = np.array([bias for _, bias in trained], dtype=np.float32)
 
     def score(self, rows: csr_matrix) -> NDArray[np.float32]:
         """Return the logistic function of every label's margin."""
-        margins = (rows @ self.weights_.T).toarray() + self.bias_  # (documents, labels)
-        return np.asarray(1 / (1 + np.exp(-margins)), dtype=np.float32)
+        margins = (rows @ self.weights_).toarray() + self.bias_  # (documents, labels)
+        return np.asarray(expit(margins), dtype=np.float32)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the weights and the biases."""
@@ -105,10 +106,3 @@ def train_label(
     kept = np.flatnonzero(np.abs(weights) >= configuration.prune)
     sparse = csr_matrix((weights[kept].astype(np.float32), kept, [0, len(kept)]), shape=(1, rows.shape[1]))
     return sparse, float(classifier.intercept_[0])
-
-
-def join_rows(rows: list[csr_matrix]) -> csr_matrix:
-    """Stack sparse rows, with 32-bit indices where they suffice."""
-    from scipy.sparse import vstack
-
-    return csr_matrix(vstack(rows, format="csr"))

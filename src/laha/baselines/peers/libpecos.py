@@ -1,8 +1,7 @@
 """peer:libpecos — PECOS XR-Linear (Yu et al., 2022), with the library's defaults, through a second interpreter.
 
-libpecos wants numpy 1, so it lives in an environment of its own, whose Python
-`LAHA_PECOS_PYTHON` names. A child process
-there trains and scores; features and scores travel as files, about a millisecond each way.
+libpecos wants numpy 1, so it lives in an environment of its own, whose Python `LAHA_PECOS_PYTHON` names. A child
+process there trains and scores; features and scores travel as files, about a millisecond each way.
 """
 
 from __future__ import annotations
@@ -67,6 +66,10 @@ class LibpecosPeer(Classical):
             self.files_ = gather(Path(place) / "model")
         self.child_ = child
 
+    def memory_elsewhere(self) -> int:
+        """Return what the child has held at most."""
+        return self.child_.peak
+
     def _workers(self) -> int:
         return int(self.configuration_.workers or available_cores())
 
@@ -101,6 +104,8 @@ class LibpecosPeer(Classical):
 class Child:
     """A process of the second interpreter that answers a JSON line with a JSON line."""
 
+    peak = 0  # bytes it has held at most
+
     def __init__(self) -> None:
         python = os.environ.get(VARIABLE)
         if not python:
@@ -128,8 +133,9 @@ class Child:
             answer = json.loads(process.stdout.readline())
         except (OSError, ValueError) as error:
             raise LahaError(f"the Python of {VARIABLE} ended without an answer: {REMEDY}") from error
-        if answer != "done":
-            raise LahaError(f"PECOS failed ({answer}); if it is not installed, {REMEDY}")
+        if "failed" in answer:
+            raise LahaError(f"PECOS failed ({answer['failed']}); if it is not installed, {REMEDY}")
+        self.peak = int(answer["peak"])
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ def main() -> None:
     for line in sys.stdin:
         try:
             model = answer(model, json.loads(line))
-            reply = "done"
+            reply: dict[str, Any] = {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
         except Exception as error:
-            reply = f"{type(error).__name__}: {error}"
+            reply = {"failed": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(reply) + "\n")
         answers.flush()
 
@@ -31,7 +32,7 @@ def answer(model: Any, request: dict[str, Any]) -> Any:
 
     place = Path(request["place"])
     if request["do"] == "load":
-        return XLinearModel.load(str(place / "model"))
+        return XLinearModel.load(str(place / "model"), is_predict_only=True)
     rows = load_npz(place / "rows.npz")
     if request["do"] == "train":
         return train(rows, load_npz(place / "labels.npz"), request, str(place / "model"))
@@ -48,7 +49,7 @@ def train(rows: Any, labels: Any, request: dict[str, Any], folder: str) -> Any:
     vectors = LabelEmbeddingFactory.create(labels, rows, method="pifa")
     clusters = Indexer.gen(vectors, indexer_type="hierarchicalkmeans", seed=request["seed"])
     XLinearModel.train(rows, labels, C=clusters, threads=request["workers"]).save(folder)
-    return XLinearModel.load(folder)
+    return XLinearModel.load(folder, is_predict_only=True)
 
 
 if __name__ == "__main__":
