@@ -31,6 +31,7 @@ LAYERS = [
     ],
     [
         *["estimator", "tagger", "baselines", "baselines.popular", "baselines.classical"],
+        *["baselines.tree_growth", "baselines.forest", "baselines.fastxml", "baselines.pfastrexml", "baselines.sleec"],
         *["baselines.label_trees", "baselines.parabel", "baselines.bonsai", "baselines.one_vs_all"],
         *["baselines.peers", "baselines.peers.folder_files", "baselines.peers.omikuji", "baselines.peers.napkinxc"],
         *["baselines.peers.libpecos_child", "baselines.peers.libpecos"],
