@@ -37,7 +37,7 @@ LAYERS = [
         *["baselines.peers.libpecos_child", "baselines.peers.libpecos"],
         *["registry", "tagging", "training_folder"],
     ],
-    ["demo", "comparison_report", "comparison", "terminal", "cli"],
+    ["demo", "comparison_report", "comparison", "terminal", "options", "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`
 ]
 ORDER = [name for layer in LAYERS for name in layer]

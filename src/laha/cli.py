@@ -14,6 +14,21 @@ from typing import Annotated, Any, cast
 import typer
 
 from laha.errors import Interrupted, LahaError
+from laha.options import (
+    CorpusArgument,
+    DataOption,
+    DeviceOption,
+    ExactOption,
+    JsonOption,
+    LabelVectorsOption,
+    ModelArgument,
+    OutOption,
+    PrecisionOption,
+    SeedOption,
+    SetOption,
+    SharedOption,
+    WordVectorsOption,
+)
 from laha.terminal import SHOWN, number, progress_bar, row, shortlist_line, show_explanation, table
 
 app = typer.Typer(
@@ -27,43 +42,6 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Describe a corpus, or convert it to another format.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-
-CorpusArgument = Annotated[
-    str, typer.Argument(metavar="CORPUS", help="a file, a folder, a name in --data, or builtin:pydocs")
-]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="a model folder made by 'laha train'")]
-OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder to write")]
-DataOption = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="a folder of corpora; without, $LAHA_DATA")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="change a setting, such as epochs=5; may be repeated"),
-]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="where to compute")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="every random draw follows it")]
-ExactOption = Annotated[
-    bool, typer.Option("--exact", help="score every label, where the model would score a shortlist of them")
-]
-PrecisionOption = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        metavar="auto|float32|bfloat16",
-        help="of scores; bfloat16 is faster, auto takes it on a GPU",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-WordVectorsOption = Annotated[
-    Path | None,
-    typer.Option("--word-vectors", metavar="FILE", help="GloVe, word2vec or fastText vectors; without, trained"),
-]
-LabelVectorsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--label-vectors", metavar="FILE", help="label vectors (.npy, or NAME TAB numbers); without, node2vec"
-    ),
-]
 
 
 @app.command()
@@ -130,9 +108,7 @@ def train(
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue the unfinished training of this model")] = False,
-    shared: Annotated[
-        bool, typer.Option("--shared-machine", help="other work runs beside this: record no training time")
-    ] = False,
+    shared: SharedOption = False,
     track: Annotated[
         Path | None, typer.Option("--tensorboard", metavar="DIR", help="log to TensorBoard as well (laha\\[track])")
     ] = None,
@@ -276,9 +252,7 @@ def compare(
     ] = None,
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
-    shared: Annotated[
-        bool, typer.Option("--shared-machine", help="other work runs beside this: record no training time")
-    ] = False,
+    shared: SharedOption = False,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
