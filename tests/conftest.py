@@ -37,6 +37,7 @@ SMALL = {
     "learners": 2,
     "dimensions": 8,
     "similar": 10,
+    "neighbours": 60,
     "device": "cpu",
 }
 
