@@ -33,11 +33,6 @@ SMALL = {
     "batch": 16,
     "epochs": 3,
     "learning_rate": 0.02,
-    "trees": 10,
-    "learners": 2,
-    "dimensions": 8,
-    "similar": 10,
-    "neighbours": 60,
     "device": "cpu",
 }
 

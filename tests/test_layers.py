@@ -26,8 +26,8 @@ LAYERS = [
     [
         *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded"],
         *["scoring.fused_forward", "scoring.fused_backward", "scoring.fused", "scoring.paths", "scoring.label_index"],
-        *["scoring.shortlist", "scoring.scorer", "checkpoint", "training_log", "training", "evaluation", "explain"],
-        *["heat_map", "results"],
+        *["scoring.shortlist", "scoring.scorer", "checkpoint", "training_log", "training", "head_training"],
+        *["evaluation", "explain", "heat_map", "results"],
     ],
     [
         *["estimator", "tagger", "baselines", "baselines.popular", "baselines.classical"],

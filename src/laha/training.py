@@ -115,10 +115,6 @@ class Trainer:
         self.progress = progress
         self.scoring = choose_scoring(network)
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
-        self.head: nn.Module | None = getattr(network, "document_head", None)
-        beside = set() if self.head is None else set(self.head.parameters())
-        own = [p for p in self.parameters.values() if p not in beside]
-        self.clipped = [own, [*beside]] if beside else [own]  # each by its own norm
         fused = device.type == "cuda"
         self.optimizer = torch.optim.Adam(self.parameters.values(), lr=configuration.learning_rate, fused=fused)
         self.steps = math.ceil(len(train) / configuration.batch)  # an epoch
@@ -176,21 +172,15 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self._autocast():
-            encoded = self.scoring.encode(words, lengths)
-            logits = self.scoring.score(encoded, labels)  # (batch, sampled labels)
+            logits = self.scoring.score(self.scoring.encode(words, lengths), labels)  # (batch, sampled labels)
         loss = nn.functional.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / len(words)
-        figures = {"loss": loss.detach()}
-        if self.head is not None:
-            head_loss = self._head_loss(encoded.pooled, documents)
-            figures["head_loss"] = head_loss.detach()
-            loss = loss + head_loss  # they share no parameter: each learns as if alone
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        norms = [nn.utils.clip_grad_norm_(group, self.configuration.clip) for group in self.clipped]
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.configuration.clip)
         self.optimizer.step()
         return {
-            **figures,
-            "gradient_norm": norms[0].detach(),
+            "loss": loss.detach(),
+            "gradient_norm": norm.detach(),
             "learning_rate": rate,
             "words": float(lengths.sum()) if self.device.type == "cpu" else float(words.numel()),
             "labels": float(logits.shape[1]),
@@ -212,19 +202,6 @@ class Trainer:
         targets = torch.zeros(len(documents) * total)
         targets[torch.from_numpy(rows * total + columns)] = 1.0
         return labels, targets.view(len(documents), total).to(self.device)
-
-    def _head_loss(self, pooled: Tensor, documents: NDArray[np.int64]) -> Tensor:
-        """Return the cross-entropy of the head's distribution over all labels to each document's own."""
-        truth = self.train.labels[documents]
-        rows = np.repeat(np.arange(len(documents)), np.diff(truth.indptr))
-        weights = 1 / np.maximum(1, np.diff(truth.indptr))[rows] / len(documents)
-        with self._autocast():
-            logits = self.head(pooled)  # type: ignore[misc]  # (batch, k)
-        likelihood = logits.float().log_softmax(dim=1)
-        columns = torch.from_numpy(truth.indices.astype(np.int64)).to(self.device)
-        found = likelihood[torch.from_numpy(rows).to(self.device), columns]
-        loss: Tensor = -(found * torch.from_numpy(weights).to(found)).sum()
-        return loss
 
     def _tensors(self, words: WordIds, documents: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         padded, lengths = pad(words, documents, self.max_words)

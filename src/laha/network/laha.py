@@ -61,8 +61,8 @@ class LAHANetwork(nn.Module):
         adaptive = attention == "hybrid" and fusion == "adaptive"
         self.fusion = AdaptiveFusion(units) if adaptive else MeanFusion()
         self.prediction = Prediction(units)
-        # Made last, so that the paper's network begins with the same weights whether there is a head or not.
-        self.document_head = DocumentHead(units, document_units, labels) if document_units else None
+        # Not the paper's: learned once all else is, to propose labels where they are many.
+        self.document_head = DocumentHead(units, word_dimensions, document_units, labels) if document_units else None
 
     def encode(self, words: Tensor, lengths: Tensor) -> Encoded:
         """Run the encoder; all labels are scored from what it returns."""

@@ -37,7 +37,7 @@ class Documents(NamedTuple):
     V: Tensor  # W_f H: (batch, n, r)
     g: Tensor | None  # F1 H and F2 H, the gates before their sums: (batch, n, 2)
     lengths: Tensor  # (batch,)
-    pooled: Tensor  # H's mean and maximum over the words, for the document head: (batch, 4r)
+    pooled: Tensor | None  # for the document head, where there is one: (batch, 4r + 300)
 
     def each(self) -> Iterator[Documents]:
         """Yield every document by itself, without batch dimension and padding."""
@@ -91,6 +91,7 @@ class FoldedScoring:
         network = self.network
         H = network.encoder(words, lengths)  # (batch, n, 2r)
         forward_states, backward_states = H.chunk(2, dim=-1)
+        mask = word_mask(lengths, words.shape[1])
         g = None
         if isinstance(network.fusion, AdaptiveFusion):
             F1, F2 = network.fusion.F1, network.fusion.F2
@@ -101,7 +102,7 @@ class FoldedScoring:
             F.linear(H, network.prediction.W_f.weight),  # (batch, n, r)
             g,
             lengths,
-            pool(H.detach(), word_mask(lengths, words.shape[1])),  # the head learns beside the paper's network
+            None if network.document_head is None else pool(H, network.encoder.word_vectors(words), mask),
         )
 
     def queries(self, labels: Tensor | None = None) -> Queries:

@@ -21,7 +21,7 @@ from laha.scoring.shortlist import SIZES, Recall, Shortlist
 from laha.scoring.streaming import score_all, score_top, words_at_once
 from laha.vocabulary import WordIds
 
-MEASURED_DOCUMENTS = 256  # on which a shortlist is compared with the exact ranking
+MEASURED_DOCUMENTS = 1_000  # on which a shortlist is compared with the exact ranking
 
 
 class Scorer:
@@ -89,15 +89,17 @@ class Scorer:
         found.sort_indices()
         return found
 
-    def measure(self, words: WordIds, wanted: int | None, seed: int, progress: Progress = silent) -> dict[str, Any]:
+    def measure(
+        self, words: WordIds, labels: csr_matrix, wanted: int | None, seed: int, progress: Progress = silent
+    ) -> dict[str, Any]:
         """Compare shortlists with the exact ranking on some documents; return what the manifest says of them."""
         if not isinstance(self.scoring, FoldedScoring):
             raise ValueError("only a network with a document head has a shortlist")
         recall = Recall(self.scoring, SIZES if wanted is None else [wanted], self.index)
         chosen = np.random.default_rng(seed).permutation(len(words))[:MEASURED_DOCUMENTS]
         for documents, padded, lengths in self.batches(words, chosen):
-            recall.add(padded, lengths)
-            progress("shortlist", min(1.0, (recall.documents + len(documents)) / len(chosen)))
+            recall.add(padded, lengths, labels[documents])
+            progress("shortlist: measuring", recall.documents / len(chosen))
         return recall.facts(wanted)
 
     def batches(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from laha.network.document_head import DocumentHead
@@ -14,7 +16,7 @@ from laha.scoring.label_index import LabelIndex
 from laha.scoring.streaming import fill_top, score_top
 
 SIZES = (64, 128, 256, 512, 1024, 2048)  # what may be chosen
-WANTED = 0.995  # of the exact five best labels: below that, precision at 5 could fall by more than noise
+LOSS = 0.1  # points of precision at 5 that the choice may cost on the documents measured
 DEPTH = 5
 
 
@@ -33,6 +35,7 @@ class Shortlist:
     def score(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the proposed labels of each document, ids and probabilities: (batch, size) each, id -1 for none."""
         documents = self.scoring.encode(words, lengths)
+        assert documents.pooled is not None
         ids = self.propose(documents.pooled)
         scores = self.scoring.score(documents, ids.clamp_min(0)).float().sigmoid()
         return ids, scores.masked_fill(ids < 0, 0)
@@ -53,35 +56,51 @@ class Shortlist:
 
 
 class Recall:
-    """How many of the exact five best labels shortlists of some sizes hold, summed over batches of documents."""
+    """What shortlists of some sizes hold of the exact five best labels, and what that costs in precision at 5."""
 
     def __init__(self, scoring: FoldedScoring, sizes: Sequence[int] = SIZES, index: LabelIndex | None = None):
         self.sizes = [size for size in sizes if size < scoring.labels] or [scoring.labels]
         self.longest = Shortlist(scoring, self.sizes[-1], index)
-        self.found = [0] * len(self.sizes)
+        self.found = [0] * len(self.sizes)  # of the exact five best
+        self.right = [0] * (len(self.sizes) + 1)  # of the shortlists' five best; the last entry counts the exact ones
         self.wanted = self.documents = 0
 
-    @torch.inference_mode()
-    def add(self, words: Tensor, lengths: Tensor) -> None:
-        """Compare the shortlist with the exact ranking for a batch of documents."""
+    def add(self, words: Tensor, lengths: Tensor, truth: csr_matrix) -> None:
+        """Compare the shortlists with the exact ranking, and both with the true labels, for a batch of documents."""
         scoring = self.longest.scoring
-        exact, _ = score_top(scoring, words, lengths, min(DEPTH, scoring.labels))  # (batch, 5)
-        proposed = self.longest.propose(scoring.encode(words, lengths).pooled)  # (batch, size)
+        depth = min(DEPTH, scoring.labels)
+        exact, _ = score_top(scoring, words, lengths, depth)  # (batch, 5)
+        proposed, scores = self.longest.score(words, lengths)  # (batch, size)
         places = (exact.unsqueeze(2) == proposed.unsqueeze(1)).any(dim=1).cumsum(dim=1)  # found so far, by place
         for column, size in enumerate(self.sizes):
             self.found[column] += int(places[:, size - 1].sum())
+            best = scores[:, :size].topk(min(depth, size), dim=1).indices
+            self.right[column] += hits(proposed.gather(1, best), truth)
+        self.right[-1] += hits(exact, truth)
         self.wanted += exact.numel()
         self.documents += len(words)
 
     def facts(self, size: int | None = None) -> dict[str, Any]:
-        """Return what the manifest says: the given size, or the smallest that holds enough of the five best."""
+        """Return what the manifest says: the given size, or the smallest that costs next to no precision."""
         recall = [found / max(1, self.wanted) for found in self.found]
-        enough = [place for place, value in enumerate(recall) if value >= WANTED]
+        precision = [100 * right / max(1, DEPTH * self.documents) for right in self.right]
+        enough = [place for place, value in enumerate(precision[:-1]) if value >= precision[-1] - LOSS]
         place = self.sizes.index(size) if size in self.sizes else enough[0] if enough else len(recall) - 1
-        measured = {str(size): value for size, value in zip(self.sizes, recall, strict=True)}
         return {
             "labels": self.sizes[place],
             "recall@5": recall[place],
+            "P@5": precision[place],
+            "exact P@5": precision[-1],
             "documents": self.documents,
-            "measured": measured,
+            "measured": {
+                str(size): {"recall@5": recall[number], "P@5": precision[number]}
+                for number, size in enumerate(self.sizes)
+            },
         }
+
+
+def hits(ids: Tensor, truth: csr_matrix) -> int:
+    """Count the label ids (batch, n) that are true for their document; -1 is no label."""
+    numbers = ids.cpu().numpy()
+    rows, columns = np.nonzero(numbers >= 0)
+    return int(np.asarray(truth[rows, numbers[rows, columns]]).sum())
