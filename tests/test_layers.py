@@ -29,7 +29,10 @@ LAYERS = [
         *["scoring.shortlist", "scoring.scorer", "checkpoint", "training_log", "training", "evaluation", "explain"],
         *["heat_map", "results"],
     ],
-    ["estimator", "tagger", "baselines", "baselines.popular", "registry", "tagging", "training_folder"],
+    [
+        *["estimator", "deep_estimator", "attention_estimator", "tagger", "baselines", "baselines.popular"],
+        *["registry", "tagging", "training_folder"],
+    ],
     ["demo", "terminal", "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`
 ]
