@@ -23,9 +23,13 @@ from laha.training_folder import train_to_folder
 NAMES = sorted(MODELS)
 
 
+# What only the baselines know.
+SMALL_BASELINES = {"hidden_units": 8, "maps": 4, "chunks": 3, "bottleneck": 8, "aggregation_units": 6}
+
+
 def settings(name: str) -> dict[str, Any]:
     known = estimator_class(name).Configuration.__dataclass_fields__
-    return {key: value for key, value in SMALL.items() if key in known}
+    return {key: value for key, value in {**SMALL, **SMALL_BASELINES}.items() if key in known}
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -18,6 +18,9 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "laha-self": ("laha.tagger", "LAHA", {"attention": "self"}),
     "laha-interaction": ("laha.tagger", "LAHA", {"attention": "interaction"}),
     "laha-mean": ("laha.tagger", "LAHA", {"fusion": "mean"}),
+    "attentionxml": ("laha.baselines.attentionxml", "AttentionXML", {}),
+    "exam": ("laha.baselines.exam", "EXAM", {}),
+    "xml-cnn": ("laha.baselines.xml_cnn", "XMLCNN", {}),
     "popular": ("laha.baselines.popular", "Popular", {}),
 }
 
