@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.conftest import SMALL
 from tests.test_training import stop_after
 
@@ -14,23 +16,28 @@ import laha
 from laha.baselines.attentionxml import AttentionXML
 from laha.baselines.exam import EXAM
 from laha.baselines.xml_cnn import XMLCNN
+from laha.candidates import Candidates
 from laha.deep_estimator import DeepEstimator
 from laha.errors import ConfigurationError, Interrupted, LahaError, ModelError
+from laha.network.attention_xml import AttentionXMLNetwork
 from laha.network.attention_xml_tree import AttentionXMLTree
 from laha.prepared import Prepared
+from laha.storage import read_tensors, write_manifest, write_tensors
+from laha.training import Examples, Trainer, TrainingConfiguration
+from laha.training_folder import train_to_folder
 
 EAGER = {"word_dropout": 0.0, "epochs": 25, "patience": 25}
 # 2 nodes, 4 clusters of one or two labels, 6 labels; three clusters are looked into.
 TREE = {"tree_above": 2, "splits": 1, "first_level": 2, "candidates": 3}
-SMALL_XML = {**SMALL, "average_from": 0, "hidden_units": 8}
+SMALL_EXAM = {key: value for key, value in SMALL.items() if key != "attention_units"}
+SMALL_XML = {**SMALL_EXAM, "average_from": 0, "hidden_units": 8}
+SMALL_CNN = {key: value for key, value in SMALL_EXAM.items() if key != "units"}
 MODELS: dict[str, tuple[type[DeepEstimator], dict[str, Any]]] = {
     "attentionxml": (AttentionXML, SMALL_XML),
     "attentionxml-tree": (AttentionXML, {**SMALL_XML, **TREE}),
-    "exam": (EXAM, {**SMALL, "aggregation_units": 8}),
-    "xml-cnn": (XMLCNN, {key: value for key, value in SMALL.items() if key != "units"} | {"maps": 8, "bottleneck": 16}),
+    "exam": (EXAM, {**SMALL_EXAM, "aggregation_units": 8}),
+    "xml-cnn": (XMLCNN, {**SMALL_CNN, "maps": 8, "bottleneck": 16}),
 }
-for _, known in MODELS.values():
-    known.pop("attention_units", None)
 
 
 def fit(name: str, prepared: Prepared, folder: Path | None = None, resume: bool = False, **settings: Any) -> Any:
@@ -127,22 +134,18 @@ def test_the_tree_tags_by_beam_unless_every_label_is_asked_for(tree: AttentionXM
 
 
 def test_training_a_tree_to_a_folder_keeps_no_more_than_the_model(prepared: Prepared, tmp_path: Path) -> None:
-    from laha.training_folder import train_to_folder
-
     kind, small = MODELS["attentionxml-tree"]
     train_to_folder(kind(**{**small, "epochs": 1}), prepared, tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_weights_that_do_not_fit_are_refused(prepared: Prepared, tmp_path: Path) -> None:
-    from laha.storage import read_tensors, write_manifest, write_tensors
-
     fit("attentionxml", prepared, epochs=1).save(tmp_path / "model")
     path = tmp_path / "model" / "weights.safetensors"
     arrays = read_tensors(path)[0]
     del arrays["output.bias"]
     write_tensors(path, arrays)
-    manifest = __import__("json").loads((tmp_path / "model" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
     write_manifest(tmp_path / "model", "model", {k: v for k, v in manifest.items() if k not in ("format", "files")})
     with pytest.raises(ModelError, match="the weights do not fit the configuration"):
         laha.load(tmp_path / "model", device="cpu")
@@ -178,3 +181,24 @@ def test_the_defaults_are_the_papers() -> None:
 def test_one_text_must_be_a_list(tree: AttentionXML) -> None:
     with pytest.raises(LahaError, match="give a list of texts"):
         tree.predict("apple")
+
+
+def test_a_level_is_trained_on_its_candidates_alone(prepared: Prepared) -> None:
+    part = prepared.part("train")
+    children = np.array([[0, 3], [1, -1], [2, 4]])
+    parents = np.tile(np.array([[1, 2]], np.int32), (len(part), 1))
+    labels = part.labels[:, :5]
+    candidates = Candidates(parents, np.zeros(parents.shape, np.float32), children)
+    examples = Examples(part.words, labels, candidates)
+    assert examples.take(7, seed=0).candidates.parents.shape == (7, 2)  # type: ignore[union-attr]
+    torch.manual_seed(0)
+    network = AttentionXMLNetwork(len(prepared.word_vectors), 4, labels=5, units=3, hidden_units=4)
+    configuration = TrainingConfiguration(batch=16, precision="float32")
+    trainer = Trainer(network, examples, examples, configuration, 50, seed=0, device=torch.device("cpu"))
+    documents = np.arange(6)
+    words, lengths = trainer._tensors(part.words, documents)
+    with torch.no_grad():
+        predicted = network.eval()(words, lengths).sigmoid().double().numpy()[:, [1, 2, 4]]  # 0 and 3 are no candidates
+    truth = labels[documents].toarray()[:, [1, 2, 4]]
+    expected = -(truth * np.log(predicted) + (1 - truth) * np.log(1 - predicted)).sum() / 6
+    assert float(trainer._step(documents)["loss"]) == pytest.approx(expected, rel=1e-5)
