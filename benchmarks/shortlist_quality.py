@@ -25,7 +25,6 @@ from record import record, row
 BAR = 0.2  # points of P@5
 WAYS = {
     "exact": (True, "float32"),
-    "exact, bfloat16": (True, "bfloat16"),
     "shortlist": (False, "float32"),
     "shortlist, bfloat16": (False, "bfloat16"),
 }

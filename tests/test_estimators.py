@@ -32,7 +32,10 @@ def skip_unless_installed(name: str) -> None:
 
 
 # What only the baselines know; with 60 neighbours SLEEC finds every label, as the contract asks.
-SMALL_BASELINES = {"trees": 10, "learners": 2, "dimensions": 8, "similar": 10, "neighbours": 60}
+SMALL_BASELINES = {
+    **{"trees": 10, "learners": 2, "dimensions": 8, "similar": 10, "neighbours": 60},
+    **{"hidden_units": 8, "maps": 4, "chunks": 3, "bottleneck": 8, "aggregation_units": 6},
+}
 
 
 def settings(name: str) -> dict[str, Any]:

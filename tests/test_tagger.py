@@ -12,9 +12,10 @@ import torch
 from tests.conftest import SMALL
 
 from laha.corpus import Parts
+from laha.deep_estimator import choose_device
 from laha.errors import ConfigurationError, CorpusError, LahaError
 from laha.prepared import Prepared
-from laha.tagger import LAHA, choose_device
+from laha.tagger import LAHA
 
 
 def test_the_defaults_are_the_papers() -> None:

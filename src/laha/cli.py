@@ -100,7 +100,7 @@ def train(
         str | None, typer.Option("--valid", metavar="CORPUS", help="validate on this; without, CORPUS's own part")
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="laha, laha-self, laha-interaction, …")
+        str, typer.Option("--model", metavar="NAME", help="laha, laha-self, …, attentionxml, xml-cnn, exam, popular")
     ] = "laha",
     word_vectors: WordVectorsOption = None,
     label_vectors: LabelVectorsOption = None,
@@ -230,7 +230,7 @@ def explain(
 
     estimator = load(model, device)
     if not hasattr(estimator, "explain"):
-        raise LahaError(f"{estimator.model_name} has no attention to explain: take a laha model")
+        raise LahaError(f"{estimator.model_name} has no attention to explain: take a laha model or attentionxml")
     explanation = estimator.explain(sys.stdin.read() if text == "-" else text, label or None, top)
     if html is not None:
         html.write_text(heat_map(explanation), encoding="utf-8")

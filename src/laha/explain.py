@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from laha.network.laha import LAHANetwork
+from laha.network.laha import Attended
+
+
+class AttentionNetwork(Protocol):
+    """What is explained: a network that scores labels from words by attention."""
+
+    def encode(self, words: Tensor, lengths: Tensor) -> Any:
+        """Compute what does not depend on labels."""
+
+    def attend(self, encoded: Any, labels: Tensor | None = None) -> Attended:
+        """Return the attentions of the given labels."""
+
+    def score(self, encoded: Any, labels: Tensor | None = None) -> Tensor:
+        """Return logits (batch, labels)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class Explanation:
 
 @torch.inference_mode()
 def explain_labels(
-    network: LAHANetwork,
+    network: AttentionNetwork,
     words: Tensor,
     lengths: Tensor,
     text: str,
@@ -58,11 +71,12 @@ def explain_labels(
 ) -> Explanation:
     """Explain the given labels (id, name) for one document of word ids (1, n); a word's fused weight is α A_S + β A_I.
 
-    An attention that an ablation leaves out has weight 0 on every word.
+    An attention that a network does not have has weight 0 on every word.
     """
     ids = torch.tensor([number for number, _ in labels], dtype=torch.long, device=words.device)
-    attended = network.attend(network.encode(words, lengths), ids)
-    scores = network.prediction(attended.C)[0].float().sigmoid().tolist()
+    encoded = network.encode(words, lengths)
+    attended = network.attend(encoded, ids)
+    scores = network.score(encoded, ids)[0].float().sigmoid().tolist()
     n = len(spans)
     zeros = torch.zeros(len(labels), words.shape[1], device=words.device)
     A_S = zeros if attended.A_S is None else attended.A_S[0].float()  # (labels, n)

@@ -20,13 +20,14 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from laha.batches import pad, shuffled_batches, sorted_batches
+from laha.candidates import Candidates
 from laha.checkpoint import Checkpoint, TrainingState
 from laha.configuration import check_choice, check_range
 from laha.errors import Interrupted, LahaError
 from laha.metrics import RankingMetrics
 from laha.progress import Progress, silent
 from laha.scoring.paths import choose_scoring
-from laha.scoring.streaming import score_top, words_at_once
+from laha.scoring.streaming import Scoring, score_some, score_top, words_at_once
 from laha.training_log import TrainingLog
 from laha.vocabulary import WordIds
 
@@ -67,6 +68,7 @@ class Examples:
 
     words: WordIds
     labels: csr_matrix  # (documents, labels); of validation, columns beyond the network's are unseen labels
+    candidates: Candidates | None = None  # the only labels scored of each document, on a level of a label tree
 
     def __len__(self) -> int:
         return len(self.words)
@@ -78,7 +80,8 @@ class Examples:
         chosen = np.sort(np.random.default_rng([seed, 77]).choice(len(self), limit, replace=False))
         pieces = [self.words[int(document)] for document in chosen]
         offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
-        return Examples(WordIds(np.concatenate(pieces), offsets), self.labels[chosen])
+        candidates = None if self.candidates is None else self.candidates.take(chosen)
+        return Examples(WordIds(np.concatenate(pieces), offsets), self.labels[chosen], candidates)
 
 
 @dataclass(frozen=True)
@@ -167,13 +170,19 @@ class Trainer:
 
     def _step(self, documents: NDArray[np.int64]) -> dict[str, Tensor | float]:
         words, lengths = self._tensors(self.train.words, documents)
-        labels, targets = self._targets(documents)
+        weights = None
+        if self.train.candidates is None:
+            labels, targets = self._targets(documents)
+        else:
+            parts = self.train.candidates.targets(documents, self.train.labels[documents])
+            labels, targets, weights = (part.to(self.device) for part in parts)
         rate = self._learning_rate()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self._autocast():
             logits = self.scoring.score(self.scoring.encode(words, lengths), labels)  # (batch, sampled labels)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / len(words)
+        entropy = nn.functional.binary_cross_entropy_with_logits(logits.float(), targets, weights, reduction="sum")
+        loss = entropy / len(words)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.configuration.clip)
@@ -243,11 +252,24 @@ class Trainer:
         for documents in sorted_batches(self.valid.words.lengths, words_at_once(self.device), self.max_words):
             words, lengths = self._tensors(self.valid.words, documents)
             with self._autocast():
-                ids, _ = score_top(scoring, words, lengths, 5)
-            metrics.add(ids.cpu().numpy(), self.valid.labels[documents])
+                if self.valid.candidates is None:
+                    ids = score_top(scoring, words, lengths, 5)[0].cpu().numpy()
+                else:
+                    ids = self._best_candidates(scoring, words, lengths, documents)
+            metrics.add(ids, self.valid.labels[documents])
         if not metrics.documents:
             raise LahaError("no validation document has a label: give documents with labels to validate on")
         return metrics.metrics()
+
+    @torch.inference_mode()
+    def _best_candidates(
+        self, scoring: Scoring, words: Tensor, lengths: Tensor, documents: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        candidates = self.valid.candidates
+        assert candidates is not None
+        ids = torch.from_numpy(candidates.ids(documents)).clamp_min(0).to(self.device)
+        logits = score_some(scoring, scoring.encode(words, lengths), ids, words.shape[1])
+        return candidates.best(documents, logits, 5)
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}

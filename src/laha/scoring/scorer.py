@@ -1,4 +1,4 @@
-"""Score documents of word ids with a trained network: every label, or the labels of a shortlist."""
+"""Score documents of word ids with a trained network: every label, or the labels of a shortlist or a beam."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from laha.batches import pad, sorted_batches
+from laha.network.attention_xml_tree import AttentionXMLTree
 from laha.progress import Progress, silent
+from laha.scoring.beam import Beam
 from laha.scoring.folded import FoldedScoring
 from laha.scoring.label_index import INDEX_ABOVE, LabelIndex
 from laha.scoring.paths import choose_scoring
@@ -40,11 +42,13 @@ class Scorer:
         self.network, self.max_words, self.index = network.eval(), max_words, index
         self.device = next(network.parameters()).device
         self.scoring = choose_scoring(network, frozen=True)
-        self.shortlist: Shortlist | None = None
+        self.shortlist: Shortlist | Beam | None = None
         # A GPU scores every label as fast as it runs the encoder, up to very many.
         pays = self.device.type == "cpu" or self.scoring.labels > INDEX_ABOVE
         if shortlist and pays and isinstance(self.scoring, FoldedScoring):
             self.shortlist = Shortlist(self.scoring, shortlist, index)
+        elif shortlist and isinstance(network, AttentionXMLTree):
+            self.shortlist = Beam(network, shortlist)
 
     def top(self, words: WordIds, top: int, exact: bool = False) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return ids and probabilities (documents, top) of the best labels."""
@@ -72,7 +76,7 @@ class Scorer:
         indices = np.tile(np.arange(labels, dtype=np.int32), rows)
         return csr_matrix((scores.ravel(), indices, np.arange(rows + 1) * labels), shape=scores.shape)
 
-    def _shortlisted(self, words: WordIds, shortlist: Shortlist) -> csr_matrix:
+    def _shortlisted(self, words: WordIds, shortlist: Shortlist | Beam) -> csr_matrix:
         rows: list[csr_matrix] = []
         numbers: list[NDArray[np.int64]] = []
         for documents, padded, lengths in self.batches(words):

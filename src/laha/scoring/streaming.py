@@ -55,6 +55,13 @@ def score_all(scoring: Scoring, words: Tensor, lengths: Tensor) -> Tensor:
     return torch.cat(parts, dim=1).sigmoid()  # (batch, k)
 
 
+def score_some(scoring: Scoring, encoded: Any, labels: Tensor, n: int) -> Tensor:
+    """Return logits of the given labels, or of a row of them for each document, chunk by chunk."""
+    batch = len(labels) if labels.dim() == 2 else len(encoded[0])
+    size = max(1, budget(labels.device) // (batch * scoring.numbers_per_label(n)))
+    return torch.cat([scoring.score(encoded, chunk) for chunk in torch.split(labels, size, dim=-1)], dim=-1)
+
+
 @torch.inference_mode()
 def score_top(scoring: Scoring, words: Tensor, lengths: Tensor, top: int) -> tuple[Tensor, Tensor]:
     """Return ids and probabilities of the best labels, kept while chunks stream by: never batch × k at once.
