@@ -13,7 +13,7 @@ import laha.baselines
 from laha.baselines.fastxml import FastXML
 from laha.baselines.forest import Forest, ForestConfiguration, ideal_shares, with_bias
 from laha.baselines.pfastrexml import PfastreXML, centres, squared_distances
-from laha.errors import ConfigurationError, LahaError
+from laha.errors import ConfigurationError, LahaError, ModelError
 
 growth = pytest.importorskip("laha.baselines.tree_growth", reason="the extra `trees` is not installed")
 
@@ -139,3 +139,27 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(LahaError, match=r"need numba, which is not installed: pip install 'laha\[trees\]'"):
         FastXML(min_count=1).fit(["a"], [["b"]])
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("children", (0, 0), 0),  # a circle
+        ("children", (0, 0), -1),  # half a leaf
+        ("children", (0, 1), 10**6),
+        ("roots", 0, -1),
+        ("features", 0, 3),
+        ("labels", 0, 2),
+        ("weight_offsets", 1, 10**6),
+        ("label_offsets", -1, 0),
+    ],
+)
+def test_damaged_trees_are_refused_before_compiled_code_follows_them(name: str, place: object, value: int) -> None:
+    rows = csr_matrix(np.repeat(np.eye(2), 20, axis=0))
+    settings = ForestConfiguration(trees=1, leaf_documents=5, seed=1)
+    tensors = Forest.grow(rows, csr_matrix(np.repeat(np.eye(2), 20, axis=0)), np.ones(2), settings).tensors()
+    Forest.restore(tensors, 2, 2)
+    tensors = {key: array.copy() for key, array in tensors.items()}
+    tensors[f"forest.{name}"][place] = value
+    with pytest.raises(ModelError, match="trees are damaged"):
+        Forest.restore(tensors, 2, 2)

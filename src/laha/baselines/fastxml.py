@@ -40,4 +40,4 @@ class FastXML(Classical):
 
     def restore(self, tensors: Mapping[str, Array], folder: Path) -> None:
         """Take over the trees."""
-        self.forest_ = Forest.restore(tensors)
+        self.forest_ = Forest.restore(tensors, len(self.vocabulary_.words), len(self.labels_))

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from laha.baselines.classical import ClassicalConfiguration, available_cores
 from laha.configuration import check_range
-from laha.errors import LahaError
+from laha.errors import LahaError, ModelError
 
 Array = NDArray[Any]
 
@@ -51,7 +51,7 @@ class Forest:
 
     @classmethod
     def grow(cls, rows: csr_matrix, labels: csr_matrix, label_weights: Array, settings: ForestConfiguration) -> Self:
-        """Grow trees; a label counts by its weight, in the splits' nDCG and in the leaves."""
+        """Grow trees; a label counts by its weight in the splits' nDCG, and as one in the leaves."""
         code = tree_growth()
         matrix = with_bias(rows)
         counts = np.diff(labels.indptr)
@@ -61,7 +61,7 @@ class Forest:
         def one(seed: int) -> tuple[Array, ...]:
             grown: tuple[Array, ...] = code.grow_tree(
                 *(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1]),
-                *(labels.indptr.astype(np.int64), labels.indices.astype(np.int32), weights, gains, labels.shape[1]),
+                *(labels.indptr.astype(np.int64), labels.indices.astype(np.int32), gains, labels.shape[1]),
                 *(settings.leaf_documents, settings.leaf_labels, settings.cost, settings.rounds, seed),
             )
             return grown
@@ -105,9 +105,33 @@ class Forest:
         return {f"forest.{name}": array for name, array in vars(self).items()}
 
     @classmethod
-    def restore(cls, tensors: Mapping[str, Array]) -> Self:
-        """Take over what `tensors` returned."""
-        return cls(**{name: tensors[f"forest.{name}"] for name in cls.__dataclass_fields__})
+    def restore(cls, tensors: Mapping[str, Array], words: int, labels: int) -> Self:
+        """Take over what `tensors` returned; compiled code follows it unchecked, so all of it is checked here."""
+        forest = cls(**{name: tensors[f"forest.{name}"] for name in cls.__dataclass_fields__})
+        nodes = len(forest.children)
+        later = (forest.children > np.arange(nodes)[:, None]) & (forest.children < nodes)
+        leaf = (forest.children == -1).all(axis=1)
+        if not (
+            (later.all(axis=1) | leaf).all()
+            and within(forest.roots, nodes)
+            and within(forest.features, words + 1)
+            and within(forest.labels, labels)
+            and are_offsets(forest.weight_offsets, nodes, len(forest.features), len(forest.weights))
+            and are_offsets(forest.label_offsets, nodes, len(forest.labels), len(forest.shares))
+        ):
+            raise ModelError("the model's trees are damaged: restore the model from a copy")
+        return forest
+
+
+def within(numbers: Array, end: int) -> bool:
+    """Say whether all numbers lie from 0 to below `end`."""
+    return bool(((numbers >= 0) & (numbers < end)).all())
+
+
+def are_offsets(offsets: Array, rows: int, *ends: int) -> bool:
+    """Say whether these are the offsets of so many rows of arrays of these lengths."""
+    inside = len(offsets) == rows + 1 and offsets[0] == 0 and (np.diff(offsets) >= 0).all()
+    return bool(inside and all(offsets[-1] == end for end in ends))
 
 
 def tree_growth() -> ModuleType:

@@ -1,7 +1,8 @@
 """PfastreXML: FastXML for missing and rare labels (Jain, Prabhu & Varma 2016).
 
-Labels count by their inverse propensity in the splits and in the leaves, and the labels that the trees find are ranked
-again with the help of a classifier for each: how near the document lies to the centre of the label's documents.
+Labels count by their inverse propensity in the splits, and the labels that the trees find are ranked again with the
+help of a classifier for each: how near the document lies to the centre of the label's documents. In the leaves labels
+count alike: weighted there too, rare labels rose no further and frequent ones fell (experiments/README.md).
 """
 
 from __future__ import annotations
@@ -52,8 +53,7 @@ class PfastreXML(Classical):
         settings = self.configuration_
         frequency = np.asarray(labels.sum(axis=0)).ravel()
         weights = 1 / propensities(frequency, labels.shape[0], settings.a, settings.b)
-        # Only the ratios of weights matter; with 1 for the greatest, scores stay below 1.
-        self.forest_ = Forest.grow(rows, labels, weights / weights.max(), settings)
+        self.forest_ = Forest.grow(rows, labels, weights, settings)
         self.centres_ = centres(rows, labels)
 
     def score(self, rows: csr_matrix) -> csr_matrix:
@@ -71,7 +71,7 @@ class PfastreXML(Classical):
 
     def restore(self, tensors: Mapping[str, Array], folder: Path) -> None:
         """Take over the trees and the centres."""
-        self.forest_ = Forest.restore(tensors)
+        self.forest_ = Forest.restore(tensors, len(self.vocabulary_.words), len(self.labels_))
         self.centres_ = sparse_matrix("centres", tensors)
 
 

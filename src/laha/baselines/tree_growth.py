@@ -205,13 +205,13 @@ def split(documents, x_offsets, x_indices, x_values, y_offsets, y_indices, gains
 
 
 @compiled
-def leaf_frequencies(documents, offsets, labels, weights, most, position):
+def leaf_frequencies(documents, offsets, labels, most, position):
     """Return a leaf's most frequent labels, by falling frequency, and the share of its documents that have each."""
     present = distinct(documents, offsets, labels, position)
     sums = np.zeros(len(present))
     for document in documents:
         for k in range(offsets[document], offsets[document + 1]):
-            sums[position[labels[k]]] += weights[k]
+            sums[position[labels[k]]] += 1
     position[present] = -1
     order = np.argsort(-sums, kind="mergesort")[:most]
     return present[order], (sums[order] / len(documents)).astype(np.float32)
@@ -219,7 +219,7 @@ def leaf_frequencies(documents, offsets, labels, weights, most, position):
 
 @compiled
 def grow_tree(
-    x_offsets, x_indices, x_values, width, y_offsets, y_indices, weights, gains, labels,
+    x_offsets, x_indices, x_values, width, y_offsets, y_indices, gains, labels,
     leaf_documents, leaf_labels, cost, rounds, seed,
 ):  # fmt: skip
     """Grow one tree: children, then the counts, features and weights of separators, then the same of leaves' labels."""
@@ -252,7 +252,7 @@ def grow_tree(
                 features.append(chosen)
                 feature_weights.append(found)
                 continue
-        ids, shares = leaf_frequencies(own, y_offsets, y_indices, weights, leaf_labels, scratch[2])
+        ids, shares = leaf_frequencies(own, y_offsets, y_indices, leaf_labels, scratch[2])
         label_counts[node] = len(ids)
         leaf_ids.append(ids)
         leaf_shares.append(shares)
