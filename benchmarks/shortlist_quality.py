@@ -22,7 +22,7 @@ import laha
 from laha.prepared import open_prepared
 from record import record, row
 
-BAR = 0.2  # points of P@5
+BAR = 0.2  # points that a shortlist may cost; it may also gain, where the head knows better than attention
 WAYS = {
     "exact": (True, "float32"),
     "shortlist": (False, "float32"),
@@ -55,10 +55,10 @@ def main() -> None:
     ]
     for way in list(WAYS)[1:]:
         for metric in ("P@1", "P@5", "nDCG@5", "PSP@5"):
-            gap = abs(metrics[way][metric] - metrics["exact"][metric])
-            claim = f"{metric} by {way} against exact ({metrics['exact'][metric]:.2f}): {of}"
+            value, exact = metrics[way][metric], metrics["exact"][metric]
+            claim = f"{metric} by {way}, at most {BAR} points below exact: {of}"
             id = f"cpu-{way.replace(', ', '-')}-{metric}"
-            rows.append(row(id, claim, metrics[way][metric], "%", BAR, gap <= BAR, metrics["exact"][metric], "higher"))
+            rows.append(row(id, claim, value, "%", exact - BAR, value >= exact - BAR, exact, "higher"))
     record("shortlist_quality", rows)
 
 

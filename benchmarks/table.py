@@ -39,7 +39,7 @@ def table(results: Path = RESULTS) -> str:
         unit = found["unit"]
         baseline = "" if found["baseline"] is None else f"{found['baseline']:.3g} {unit}"
         sign = "≥" if unit in MORE_IS_BETTER else "≤"
-        limit = f"within {found['bar']:g}" if unit == "%" else f"{sign} {found['bar']:.3g}"
+        limit = f"{sign} {found['bar']:.3g}"
         lines.append(
             f"| {words} | {found['value']:.3g} {unit} | {baseline} | {limit}{'' if found['met'] else ', **missed**'} |"
         )
