@@ -6,6 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
 import typer
 
 from laha.cli import app
@@ -14,13 +15,14 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_results_are_those_of_the_files() -> None:
-    spec = importlib.util.spec_from_file_location("table", ROOT / "experiments" / "table.py")
+@pytest.mark.parametrize("folder", ["experiments", "benchmarks"])
+def test_the_results_are_those_of_the_files(folder: str) -> None:
+    spec = importlib.util.spec_from_file_location("table", ROOT / folder / "table.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.table() in README, "run 'python experiments/table.py' and put its output into the README"
+    assert module.table() in README, f"run 'python {folder}/table.py' and put its output into the README"
 
 
 def test_every_verb_is_in_the_readme() -> None:

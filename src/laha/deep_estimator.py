@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from laha.configuration import check_choice, check_range
 from laha.errors import ConfigurationError, LahaError, ModelError
-from laha.estimator import Documents, Estimator, as_parts
+from laha.estimator import KIND, Documents, Estimator, as_parts
 from laha.prepared import PreparationConfiguration, Prepared, prepare, read_labels, write_labels
 from laha.progress import Progress, silent
 from laha.ranking import TopK
@@ -35,7 +35,6 @@ from laha.storage import (
 from laha.training import PRECISIONS, Examples, Trained, Trainer, TrainingConfiguration
 from laha.vocabulary import Tokenizer, Vocabulary, WordIds
 
-KIND = "model"
 DEVICES = ("auto", "cpu", "cuda")
 # Settings of preparation that training from a prepared folder may give otherwise: they change no number in it.
 NOT_OF_THE_NUMBERS = ("max_words", "valid_fraction", "workers", "word_dimensions", "label_dimensions")
@@ -201,15 +200,7 @@ class DeepEstimator(Estimator):
             write_lines(folder / "vocabulary.txt", self.vocabulary_.words)
             if log is not None and log.is_file():
                 shutil.copyfile(log, folder / "training.jsonl")
-            fields = {
-                "model": self.model_name,
-                "configuration": asdict(self.configuration_),
-                "labels": len(self.labels_),
-                "words": len(self.vocabulary_.words),
-                "train_documents": self.train_documents_,
-                "training": self.trained_,
-            }
-            write_manifest(folder, KIND, fields)
+            write_manifest(folder, KIND, self.facts(self.configuration_, len(self.vocabulary_.words)))
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return what weights.safetensors holds."""

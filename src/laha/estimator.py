@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,6 +19,7 @@ from laha.ranking import TopK
 from laha.vocabulary import WordIds
 
 Documents = Sequence[str] | WordIds
+KIND = "model"  # what the manifest of a model folder says it is
 
 
 class Estimator(ABC):
@@ -98,6 +100,17 @@ class Estimator(ABC):
     @abstractmethod
     def load(cls, path: str | Path, device: str = "auto") -> Self:
         """Read a model folder."""
+
+    def facts(self, configuration: Any, words: int) -> dict[str, Any]:
+        """Return what the manifest of a model folder says of the model."""
+        return {
+            "model": self.model_name,
+            "configuration": asdict(configuration),
+            "labels": len(self.labels_),
+            "words": words,
+            "train_documents": self.train_documents_,
+            "training": self.trained_,
+        }
 
     def check_fitted(self) -> None:
         """Refuse to predict before fit."""

@@ -91,4 +91,7 @@ def shortlist_line(facts: dict[str, Any] | None) -> str | None:
     """Say how long a model's shortlist is and what it holds; None for a model without one."""
     if not facts:
         return None
-    return f"{facts['labels']} labels, holding {100 * facts['recall@5']:.2f} % of the exact five best"
+    line = f"{facts['labels']} labels, holding {100 * facts['recall@5']:.1f} % of the exact five best"
+    if "exact P@5" in facts:
+        line += f"; validation P@5 {facts['P@5']:.2f}, of every label {facts['exact P@5']:.2f}"
+    return line

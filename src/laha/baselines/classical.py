@@ -6,7 +6,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from laha.configuration import check_range
 from laha.errors import ConfigurationError, CorpusError, LahaError, ModelError
-from laha.estimator import Documents, Estimator, as_parts
+from laha.estimator import KIND, Documents, Estimator, as_parts
 from laha.features import FeatureConfiguration, Features
 from laha.metrics import top_labels
 from laha.prepared import Label, Prepared, read_labels, write_labels
@@ -175,21 +175,13 @@ class Classical(Estimator):
             write_labels(folder / "labels.jsonl", self.labels_)
             write_lines(folder / "vocabulary.txt", self.vocabulary_.words)
             self.write_files(folder)
-            fields = {
-                "model": self.model_name,
-                "configuration": asdict(self.configuration_),
-                "labels": len(self.labels_),
-                "words": len(self.vocabulary_.words),
-                "train_documents": self.train_documents_,
-                "training": self.trained_,
-            }
-            write_manifest(folder, "model", fields)
+            write_manifest(folder, KIND, self.facts(self.configuration_, len(self.vocabulary_.words)))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto") -> Self:
         """Read a model folder; every file is checked against its sum, and nothing is executed."""
         folder = Path(path)
-        manifest = read_manifest(folder, "model")
+        manifest = read_manifest(folder, KIND)
         tensors = read_tensors(folder / "weights.safetensors")[0]
         try:
             model = cls(**manifest["configuration"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from laha.errors import ConfigurationError
-from laha.estimator import Documents, Estimator, as_parts
+from laha.estimator import KIND, Documents, Estimator, as_parts
 from laha.prepared import Label, Prepared, read_labels, write_labels
 from laha.ranking import TopK
 from laha.storage import atomic_folder, read_manifest, write_manifest, write_tensors
@@ -70,21 +70,13 @@ class Popular(Estimator):
         with atomic_folder(Path(path)) as folder:
             write_labels(folder / "labels.jsonl", self.labels_)
             write_tensors(folder / "weights.safetensors", {"frequency": self._scores()})
-            fields = {
-                "model": self.model_name,
-                "configuration": asdict(self.configuration),
-                "labels": len(self.labels_),
-                "words": 0,
-                "train_documents": self.train_documents_,
-                "training": self.trained_,
-            }
-            write_manifest(folder, "model", fields)
+            write_manifest(folder, KIND, self.facts(self.configuration, 0))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto") -> Self:
         """Read a model folder."""
         folder = Path(path)
-        manifest = read_manifest(folder, "model")
+        manifest = read_manifest(folder, KIND)
         model = cls()
         model.labels_ = read_labels(folder / "labels.jsonl")
         model.train_documents_ = manifest["train_documents"]
