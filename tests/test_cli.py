@@ -282,3 +282,18 @@ def test_a_reader_that_goes_away_is_no_error(model: Path, tmp_path: Path) -> Non
     assert b"Traceback" not in error
     if process.stderr:
         process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tag", "--precision", "bfloat"], "--precision bfloat: did you mean 'bfloat16'?"),
+        (["tag", "--device", "gpu"], "device=gpu"),
+        (["explain", "--text", "apple", "--html", "nowhere/at/all.html"], "all.html cannot be written"),
+    ],
+)
+def test_a_wrong_option_is_told_in_its_own_words(run: Run, model: Path, arguments: list[str], message: str) -> None:
+    verb, *options = arguments
+    told = run(verb, model, *options)
+    assert told.code == 1
+    assert message in told.err

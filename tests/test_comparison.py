@@ -13,7 +13,7 @@ from tests.conftest import make_corpus
 from typer.testing import CliRunner
 
 from laha.cli import app, main
-from laha.comparison import Job, compare, finished_row, plan
+from laha.comparison import Job, check_corpus, compare, finished_row, plan
 from laha.comparison_report import METRICS, cells, draw_plots, markdown
 from laha.corpus import Parts
 from laha.datasets import convert
@@ -200,3 +200,11 @@ def forbid(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", fake)
+
+
+def test_a_wrong_corpus_or_no_model_is_told_before_anything_is_begun(tmp_path: Path) -> None:
+    with pytest.raises(LahaError, match="no such file or folder"):
+        check_corpus("nowhere-at-all")
+    with pytest.raises(LahaError, match="no model is named"):
+        plan("builtin:pydocs", [], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from laha.errors import Interrupted, LahaError
+from laha.errors import Interrupted, LahaError, nearest
 from laha.options import (
     CorpusArgument,
     DataOption,
@@ -100,7 +100,7 @@ def train(
         str | None, typer.Option("--valid", metavar="CORPUS", help="validate on this; without, CORPUS's own part")
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="laha, laha-self, …, attentionxml, xml-cnn, exam, popular")
+        str, typer.Option("--model", metavar="NAME", help="laha, attentionxml, parabel, …: the README lists them")
     ] = "laha",
     word_vectors: WordVectorsOption = None,
     label_vectors: LabelVectorsOption = None,
@@ -157,6 +157,7 @@ def tag(
     from laha.registry import load
     from laha.tagging import tag_records
 
+    check_precision(precision)
     estimator = load(model, device)
     estimator.exact, estimator.scoring_precision = exact, precision
     stdin = cast(BufferedReader, sys.stdin.buffer)
@@ -193,6 +194,7 @@ def evaluate(
     from laha.registry import load
     from laha.results import record as write_result
 
+    check_precision(precision)
     estimator = load(model, device)
     estimator.exact, estimator.scoring_precision = exact, precision
     prepared = open_prepared(corpus, data)
@@ -233,7 +235,12 @@ def explain(
         raise LahaError(f"{estimator.model_name} has no attention to explain: take a laha model or attentionxml")
     explanation = estimator.explain(sys.stdin.read() if text == "-" else text, label or None, top)
     if html is not None:
-        html.write_text(heat_map(explanation), encoding="utf-8")
+        try:
+            html.write_text(heat_map(explanation), encoding="utf-8")
+        except OSError as error:
+            raise LahaError(
+                f"{html} cannot be written ({error.strerror}): name a file in an existing folder"
+            ) from error
         note(f"wrote {html}")
     if as_json:
         print(json.dumps(explanation.as_json(), ensure_ascii=False))
@@ -264,6 +271,7 @@ def compare(
     from laha import comparison, comparison_report
 
     names = [name.strip() for name in models.split(",") if name.strip()]
+    comparison.check_corpus(corpus, data)
     jobs = comparison.plan(corpus, names, out, settings or [], data, device, seed, shared, command_line())
     with progress_bar() as progress:
         rows = comparison.compare(jobs, progress)
@@ -372,6 +380,13 @@ def vector_files(word_vectors: Path | None, label_vectors: Path | None) -> dict[
     """Return the settings that name vector files."""
     files = {"word_vectors": word_vectors, "label_vectors": label_vectors}
     return {key: str(path) for key, path in files.items() if path is not None}
+
+
+def check_precision(precision: str) -> None:
+    """Refuse a precision that no model has, before a model is read."""
+    known = ["auto", "float32", "bfloat16"]
+    if precision not in known:
+        raise LahaError(f"--precision {precision}: {nearest(precision, known)}")
 
 
 def note(text: str) -> None:

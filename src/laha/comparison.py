@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ import numpy as np
 from laha.comparison_report import write_report
 from laha.configuration import known_settings, parse_settings
 from laha.corpus import Corpus
-from laha.datasets import open_corpus, open_parts
+from laha.datasets import SCHEME, find_corpus, open_corpus, open_parts
 from laha.errors import ConfigurationError, Interrupted, LahaError, nearest
 from laha.evaluation import evaluate
 from laha.prepared import Prepared, open_prepared
@@ -91,6 +93,8 @@ def plan(
 ) -> list[Job]:
     """Turn names and `MODEL.key=value` settings into jobs; a mistake is told before anything is trained."""
     names = list(dict.fromkeys(models))
+    if not names:
+        raise ConfigurationError("no model is named: give --models popular,parabel,laha, or others")
     own: dict[str, list[str]] = {name: [] for name in names}
     for pair in pairs:
         name = pair.partition("=")[0].rpartition(".")[0]
@@ -105,6 +109,12 @@ def plan(
         _ = create(name, **settings).configuration
         jobs.append(Job(name, corpus, settings, out, data, device, shared, command))
     return jobs
+
+
+def check_corpus(corpus: str, data: Path | None = None) -> None:
+    """Refuse a corpus that is not there: told once, before any process is begun."""
+    if not corpus.startswith(SCHEME):
+        find_corpus(corpus, data)
 
 
 def finished_row(job: Job) -> dict[str, Any] | None:
@@ -145,6 +155,7 @@ def run_apart(job: Job, progress: Progress, work: Work) -> dict[str, Any]:
 
 def _report(work: Work, job: Job, sender: Connection) -> None:
     last = 0.0
+    threading.Thread(target=_follow_parent, daemon=True).start()
 
     def progress(task: str, done: float, note: str = "") -> None:
         nonlocal last
@@ -160,6 +171,14 @@ def _report(work: Work, job: Job, sender: Connection) -> None:
         return
     except Exception as error:  # one model's defect must not take the others down
         sender.send({"failed": f"{type(error).__name__}: {error}"})
+
+
+def _follow_parent() -> None:
+    """End this process when the one that began it is gone, however it went: nobody waits for the result any more."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def train_and_test(job: Job, progress: Progress) -> dict[str, Any]:

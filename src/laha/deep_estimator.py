@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from laha.configuration import check_choice, check_range
-from laha.errors import ConfigurationError, LahaError, ModelError
+from laha.errors import ConfigurationError, LahaError, ModelError, nearest
 from laha.estimator import KIND, Documents, Estimator, as_parts
 from laha.prepared import PreparationConfiguration, Prepared, prepare, read_labels, write_labels
 from laha.progress import Progress, silent
@@ -237,6 +237,8 @@ class DeepEstimator(Estimator):
 
 def choose_device(device: str) -> torch.device:
     """Return the device asked for; "auto" is a GPU where there is one."""
+    if device not in DEVICES:
+        raise ConfigurationError(f"device={device}: {nearest(device, list(DEVICES))}")
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigurationError("there is no GPU that torch can use here: take --device cpu or auto")
     if device == "auto":
