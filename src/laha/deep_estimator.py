@@ -137,19 +137,25 @@ class DeepEstimator(Estimator):
         track: Path | None,
     ) -> Trained:
         train, valid = prepared.part("train"), prepared.part("valid")
-        trainer = Trainer(
-            self.network_,
-            Examples(train.words, train.labels[:, : prepared.train_labels]),
-            Examples(valid.words, valid.labels),
-            self.configuration_,
-            self.configuration_.max_words,
-            self.configuration_.seed,
-            device,
-            folder,
-            progress,
-            track,
+        examples = Examples(train.words, train.labels[:, : prepared.train_labels])
+        held_out = Examples(valid.words, valid.labels)
+        return self._trainer(self.network_, examples, held_out, device, folder, progress, track).run(resume)
+
+    def _trainer(
+        self,
+        network: nn.Module,
+        train: Examples,
+        valid: Examples,
+        device: torch.device,
+        folder: Path | None,
+        progress: Progress,
+        track: Path | None,
+    ) -> Trainer:
+        """Return the one training loop, with the settings of this model."""
+        settings = self.configuration_
+        return Trainer(
+            network, train, valid, settings, settings.max_words, settings.seed, device, folder, progress, track
         )
-        return trainer.run(resume)
 
     def _complete(self, prepared: Prepared, progress: Progress) -> None:
         """Do what is to be done once the network does not change any more: nothing, for most."""

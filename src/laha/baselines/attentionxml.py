@@ -25,7 +25,7 @@ from laha.prepared import Prepared, PreparedPart
 from laha.progress import Progress
 from laha.scoring.beam import Beam
 from laha.scoring.scorer import Scorer
-from laha.training import Examples, Trained, Trainer
+from laha.training import Examples, Trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,19 +127,9 @@ class AttentionXML(AttentionEstimator):
             if number:
                 begin_from(network.networks[number - 1], level)
                 place = level_folder(folder, number)
-            trainer = Trainer(
-                level,
-                self._examples(tree, network, prepared, "train", number),
-                self._examples(tree, network, prepared, "valid", number),
-                self.configuration_,
-                self.configuration_.max_words,
-                self.configuration_.seed,
-                device,
-                place,
-                progress,
-                track / f"level-{number}" if track else None,
-            )
-            trained = trainer.run(resume)
+            train, valid = (self._examples(tree, network, prepared, part, number) for part in ("train", "valid"))
+            log = track / f"level-{number}" if track else None
+            trained = self._trainer(level, train, valid, device, place, progress, log).run(resume)
             seconds += trained.seconds
             self._level_scores.append(trained.best_score)
         return replace(trained, seconds=seconds)
