@@ -112,6 +112,10 @@ class Estimator(ABC):
             "training": self.trained_,
         }
 
+    def score_at_precision(self, precision: float) -> float:
+        """Return the score from which on labels held that precision (0 to 1) on held-out documents; inf: none did."""
+        raise LahaError(f"{self.model_name} is not calibrated and can promise no precision: train laha-best instead")
+
     def check_fitted(self) -> None:
         """Refuse to predict before fit."""
         if not hasattr(self, "labels_"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -46,6 +46,7 @@ class LabelExplanation:
     alpha: float
     beta: float
     words: list[WordWeight]
+    experts: dict[str, float] = field(default_factory=dict)  # each expert's share of the score, where several speak
 
 
 @dataclass(frozen=True)
