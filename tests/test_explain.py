@@ -79,5 +79,5 @@ def test_an_unknown_label_names_the_nearest(model: LAHA) -> None:
 def test_the_json_is_as_documented(model: LAHA) -> None:
     document = model.explain("red apple").as_json()
     assert list(document) == ["text", "labels"]
-    assert list(document["labels"][0]) == ["label", "score", "alpha", "beta", "words"]
+    assert list(document["labels"][0]) == ["label", "score", "alpha", "beta", "words", "experts"]
     assert list(document["labels"][0]["words"][0]) == ["word", "start", "end", "self", "interaction", "fused"]
