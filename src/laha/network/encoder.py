@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 
@@ -27,11 +31,39 @@ class Encoder(nn.Module):
         """Return H, one row a word: forward states, then backward states."""
         vectors = self.word_dropout(self.word_vectors(words))  # (batch, n, 300)
         reversal = reversed_positions(lengths, words.shape[1]).unsqueeze(-1)  # (batch, n, 1)
+        with beside(vectors.device):  # a direction alone leaves most of a GPU idle
+            backward_states, _ = self.backward_lstm(vectors.gather(1, reversal.expand_as(vectors)))
+            backward_states = backward_states.gather(1, reversal.expand_as(backward_states))
         forward_states, _ = self.forward_lstm(vectors)  # (batch, n, r)
-        backward_states, _ = self.backward_lstm(vectors.gather(1, reversal.expand_as(vectors)))
-        backward_states = backward_states.gather(1, reversal.expand_as(backward_states))
+        join(backward_states)
         states: Tensor = self.state_dropout(torch.cat([forward_states, backward_states], dim=-1))
         return states  # (batch, n, 2r)
+
+
+@contextmanager
+def beside(device: torch.device) -> Iterator[None]:
+    """Let a GPU work on what follows beside all else, until `join`; a CPU does one thing after the other."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = _stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+
+
+def join(result: Tensor) -> None:
+    """Wait for what was done `beside`."""
+    if result.is_cuda:
+        current = torch.cuda.current_stream(result.device)
+        current.wait_stream(_stream(result.device))
+        result.record_stream(current)
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return stream
 
 
 def reversed_positions(lengths: Tensor, n: int) -> Tensor:
