@@ -49,6 +49,7 @@ class LAHANetwork(nn.Module):
         word_dropout: float = 0.0,
         state_dropout: float = 0.0,
         document_units: int = 0,
+        own_outputs: bool = False,
     ):
         super().__init__()
         self.labels = labels
@@ -60,7 +61,7 @@ class LAHANetwork(nn.Module):
         )
         adaptive = attention == "hybrid" and fusion == "adaptive"
         self.fusion = AdaptiveFusion(units) if adaptive else MeanFusion()
-        self.prediction = Prediction(units)
+        self.prediction = Prediction(units, labels if own_outputs else 0)
         # Not the paper's: learned once all else is, to propose labels where they are many.
         self.document_head = DocumentHead(units, word_dimensions, document_units, labels) if document_units else None
 
@@ -86,7 +87,7 @@ class LAHANetwork(nn.Module):
 
     def score(self, encoded: Encoded, labels: Tensor | None = None) -> Tensor:
         """Return the logits of the given labels (all without)."""
-        logits: Tensor = self.prediction(self.attend(encoded, labels).C)
+        logits: Tensor = self.prediction(self.attend(encoded, labels).C, labels)
         return logits  # (batch, k)
 
     def forward(self, words: Tensor, lengths: Tensor, labels: Tensor | None = None) -> Tensor:

@@ -54,6 +54,7 @@ class Queries(NamedTuple):
 
     Q_S: Tensor | None  # W_s2: (k, d_a) or (batch, k, d_a)
     Q_I: Tensor | None  # W_q L: (k, r) or (batch, k, r)
+    outputs: Tensor | None = None  # rows in place of W_o, biases last: (k, r + 1) or (batch, k, r + 1)
 
     def chunks(self, size: int) -> Iterator[Queries]:
         """Yield the labels, so many at a time."""
@@ -115,7 +116,8 @@ class FoldedScoring:
             Q_S = self_attention.W_s2.weight if labels is None else self_attention.W_s2(labels)
         if interaction is not None:
             Q_I = interaction.W_q(interaction.L.weight if labels is None else interaction.L(labels))
-        return Queries(Q_S, Q_I)
+        own = self.network.prediction.own
+        return Queries(Q_S, Q_I, None if own is None else self.network.prediction.outputs(labels))
 
     def score(self, documents: Documents, labels: Tensor | None = None) -> Tensor:
         """Return the logits (batch, labels) of the given label ids: the same for all documents, or a row for each."""
@@ -143,7 +145,11 @@ class FoldedScoring:
         A = A_S if A_I is None else A_I if A_S is None else torch.lerp(A_I, A_S, self._alpha(A_S, A_I, g))
         assert A is not None
         C = whole(A.to(V.dtype) @ V + prediction.W_f.bias)  # W_f C: ([batch,] k, r)
-        return C.relu_() @ whole(prediction.W_o.weight[0]) + whole(prediction.W_o.bias)  # ([batch,] k)
+        hidden = C.relu_()
+        if queries.outputs is None:
+            return hidden @ whole(prediction.W_o.weight[0]) + whole(prediction.W_o.bias)  # ([batch,] k)
+        outputs = whole(queries.outputs)
+        return (hidden * outputs[..., :-1]).sum(dim=-1) + outputs[..., -1]  # ([batch,] k)
 
     def _alpha(self, A_S: Tensor, A_I: Tensor, g: Tensor | None) -> Tensor:
         fusion = self.network.fusion

@@ -23,9 +23,11 @@ class FusedScoring(FoldedScoring):
         own_labels = labels is not None and labels.dim() == 2
         in_full = V.is_cuda and V.dtype == torch.float32  # the kernels' tiles of full precision do not fit a GPU
         fusion, prediction = self.network.fusion, self.network.prediction
-        if K_S is None or K_I is None or g is None or not isinstance(fusion, AdaptiveFusion) or own_labels or in_full:
+        plain = isinstance(fusion, AdaptiveFusion) and prediction.own is None
+        if K_S is None or K_I is None or g is None or not plain or own_labels or in_full:
             return super().score(documents, labels)
-        Q_S, Q_I = self.queries(labels)
+        assert isinstance(fusion, AdaptiveFusion)
+        Q_S, Q_I, _ = self.queries(labels)
         assert Q_S is not None
         assert Q_I is not None
         c = torch.cat([fusion.F1.bias, fusion.F2.bias])
