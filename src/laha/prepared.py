@@ -86,7 +86,7 @@ class PreparedPart:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared corpus. Labels of train come first, then those that only other parts have."""
+    """A prepared corpus. Labels of train come first, then others that labels.tsv describes, then those of other parts."""
 
     name: str
     configuration: PreparationConfiguration
@@ -101,6 +101,15 @@ class Prepared:
     def train_labels(self) -> int:
         """How many labels a model of it can know."""
         return len(self.label_vectors)
+
+    @property
+    def known_labels(self) -> int:
+        """How many labels can be proposed at all: those of train, and those that only the corpus's labels.tsv names.
+
+        A label of which nothing is known but that a validation or test document has it stays unknown.
+        """
+        described = [bool(label.identifier or label.other_names) for label in self.labels[self.train_labels :]]
+        return self.train_labels + (described.index(False) if False in described else len(described))
 
     def part(self, name: str) -> PreparedPart:
         """Return a part, or say which there are."""
@@ -255,10 +264,11 @@ def _labels(corpora: Mapping[str, Corpus]) -> list[Label]:
     frequency = dict(zip(train.label_names, np.asarray(train.labels.sum(axis=0)).ravel().astype(int), strict=True))
     if not frequency:
         raise CorpusError(f"no training document of {train.name} has a label: give documents with labels")
-    unseen = {name for corpus in corpora.values() for name in corpus.label_names} - frequency.keys()
     details = {name: detail for corpus in corpora.values() for name, detail in corpus.label_details.items()}
+    described = {name for name, detail in details.items() if detail.identifier or detail.other_names} - frequency.keys()
+    unseen = {name for corpus in corpora.values() for name in corpus.label_names} - frequency.keys() - described
     labels = []
-    for name in [*train.label_names, *sorted(unseen)]:
+    for name in [*train.label_names, *sorted(described), *sorted(unseen)]:
         detail = details.get(name)
         identifier, others = (detail.identifier, detail.other_names) if detail else (None, ())
         labels.append(Label(name, int(frequency.get(name, 0)), identifier, others))
