@@ -211,6 +211,13 @@ def prepare(
     progress: Progress = silent,
 ) -> Prepared:
     """Tokenise, read or train word vectors, walk the label graph: everything learned from the train part alone."""
+    return add_vectors(prepare_words(parts, configuration, seed, progress), progress)
+
+
+def prepare_words(
+    parts: Parts, configuration: PreparationConfiguration, seed: int = 0, progress: Progress = silent
+) -> Prepared:
+    """Do what takes seconds: words and labels as numbers, no vectors yet."""
     # A model's configuration may be handed over as it is: only the settings of preparation are kept.
     own = {field.name: getattr(configuration, field.name) for field in fields(PreparationConfiguration)}
     configuration = PreparationConfiguration(**own)
@@ -226,15 +233,29 @@ def prepare(
             f"no word of {parts.name} occurs {configuration.min_count} times: give more documents or set min_count=1"
         )
     matrices = {name: corpus.labels_by(names)[0] for name, corpus in corpora.items()}
-    known = len(train.label_names)
+    return Prepared(
+        name=parts.name,
+        configuration=configuration,
+        seed=seed,
+        vocabulary=vocabulary,
+        labels=labels,
+        word_vectors=np.zeros((len(vocabulary), 0), np.float32),
+        label_vectors=np.zeros((len(train.label_names), 0), np.float32),
+        parts={name: PreparedPart(words[name], matrices[name], corpora[name].sha256()) for name in corpora},
+    )
+
+
+def add_vectors(bare: Prepared, progress: Progress = silent) -> Prepared:
+    """Return the corpus with word vectors and label vectors, read or trained."""
+    configuration, seed, known, train = bare.configuration, bare.seed, bare.train_labels, bare.part("train")
     if configuration.word_vectors is not None:
-        vectors = read_word_vectors(configuration.word_vectors, vocabulary, seed)[0]
+        vectors = read_word_vectors(configuration.word_vectors, bare.vocabulary, seed)[0]
         configuration = replace(configuration, word_dimensions=vectors.shape[1])
     else:
-        configuration = replace(configuration, word_epochs=_word_epochs(configuration, len(words["train"].ids)))
+        configuration = replace(configuration, word_epochs=_word_epochs(configuration, len(train.words.ids)))
         vectors = train_word_vectors(
-            words["train"],
-            vocabulary,
+            train.words,
+            bare.vocabulary,
             configuration.word_dimensions,
             epochs=configuration.word_epochs or 1,
             seed=seed,
@@ -242,20 +263,17 @@ def prepare(
             progress=progress,
         )
     if configuration.label_vectors is not None:
+        names = [label.name for label in bare.labels]
         label_matrix = read_label_vectors(configuration.label_vectors, names[:known], seed)
         configuration = replace(configuration, label_dimensions=label_matrix.shape[1])
     else:
-        label_matrix = _walk(matrices["train"][:, :known], configuration, seed, progress)
+        label_matrix = _walk(train.labels[:, :known], configuration, seed, progress)
     # Through half precision and back, so that a run from memory and one from the folder are the same run.
-    return Prepared(
-        name=parts.name,
+    return replace(
+        bare,
         configuration=configuration,
-        seed=seed,
-        vocabulary=vocabulary,
-        labels=labels,
         word_vectors=vectors.astype(np.float16).astype(np.float32),
         label_vectors=label_matrix.astype(np.float16).astype(np.float32),
-        parts={name: PreparedPart(words[name], matrices[name], corpora[name].sha256()) for name in corpora},
     )
 
 
