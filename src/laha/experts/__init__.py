@@ -1,0 +1,1 @@
+"""Evidence beside the attention: each expert ranks labels in its own way."""
