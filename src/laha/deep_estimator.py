@@ -153,9 +153,14 @@ class DeepEstimator(Estimator):
     ) -> Trainer:
         """Return the one training loop, with the settings of this model."""
         settings = self.configuration_
+        seed, companion = settings.seed, self._companion()
         return Trainer(
-            network, train, valid, settings, settings.max_words, settings.seed, device, folder, progress, track
+            network, train, valid, settings, settings.max_words, seed, device, folder, progress, track, companion
         )
+
+    def _companion(self) -> float:
+        """Return the weight of a loss beside the network's own: none, for most."""
+        return 0.0
 
     def _complete(self, prepared: Prepared, progress: Progress) -> None:
         """Do what is to be done once the network does not change any more: nothing, for most."""

@@ -15,6 +15,7 @@ from laha.attention_estimator import AttentionEstimator
 from laha.configuration import build, check_choice, check_range
 from laha.deep_estimator import DeepConfiguration
 from laha.head_training import train_head
+from laha.label_content import with_content
 from laha.network.laha import ATTENTIONS, FUSIONS, LAHANetwork
 from laha.prepared import Prepared
 from laha.progress import Progress, silent
@@ -42,12 +43,17 @@ class LAHAConfiguration(DeepConfiguration):
     # the network is trained, and changes nothing in it.
     shortlist: int | None = None
     document_units: int = 256  # width of that head: one product of (documents, 256) with (256, labels)
+    document_loss: float = 0.0  # above 0 the head learns beside the attention, by a loss of its own of this weight
+    document_dropout: float = 0.0  # on the head's document vectors
+    own_outputs: bool = False  # an output row of its own for each label, beside the shared W_o
+    label_content: bool = False  # the words of labels' names beside node2vec's vectors in L
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, ("units", "attention_units", "document_units"), 1)
         check_range(self, ("shortlist",), 0)
-        check_range(self, ("word_dropout", "state_dropout"), 0, 0.95)
+        check_range(self, ("document_loss",), 0)
+        check_range(self, ("word_dropout", "state_dropout", "document_dropout"), 0, 0.95)
         check_choice(self, "preset", PRESETS)
         check_choice(self, "attention", ATTENTIONS)
         check_choice(self, "fusion", FUSIONS)
@@ -83,12 +89,21 @@ class LAHA(AttentionEstimator):
         return "laha-mean" if configuration.fusion == "mean" else f"laha-{configuration.preset}"
 
     def _begin(self, prepared: Prepared, logit: float) -> LAHANetwork:
-        network = _network(self.configuration_, prepared.word_vectors.shape, prepared.label_vectors.shape)
+        configuration = self.configuration_
+        vectors = with_content(prepared) if configuration.label_content else prepared.label_vectors
+        head = configuration.document_loss > 0
+        network = _network(configuration, prepared.word_vectors.shape, vectors.shape, head)
         with torch.no_grad():
             network.prediction.W_o.bias.fill_(logit)
             if network.interaction_attention is not None:
-                network.interaction_attention.L.weight.copy_(torch.from_numpy(prepared.label_vectors))
+                network.interaction_attention.L.weight.copy_(torch.from_numpy(vectors))
+            if network.document_head is not None:
+                network.document_head.labels.weight.zero_()
+                network.document_head.labels.bias.fill_(logit)
         return network
+
+    def _companion(self) -> float:
+        return self.configuration_.document_loss
 
     def _complete(self, prepared: Prepared, progress: Progress) -> None:
         self.index_, wanted = None, self.configuration_.shortlist
@@ -101,7 +116,8 @@ class LAHA(AttentionEstimator):
         units, max_words, seed = configuration.document_units, configuration.max_words, configuration.seed
         train, held_out = prepared.part("train"), prepared.part("valid")
         examples = Examples(train.words, train.labels[:, : prepared.train_labels])
-        train_head(self.network_, examples, units, max_words, seed, progress)
+        if not configuration.document_loss:  # else it has learned already
+            train_head(self.network_, examples, units, max_words, seed, progress)
         self.index_, self._scorer = _label_index(self.network_), None
         scorer = Scorer(self.network_, max_words, index=self.index_)
         facts = scorer.measure(held_out.words, held_out.labels, configuration.shortlist, seed, progress)
@@ -141,6 +157,8 @@ def _network(
         word_dropout=configuration.word_dropout,
         state_dropout=configuration.state_dropout,
         document_units=configuration.document_units if head else 0,
+        own_outputs=configuration.own_outputs,
+        document_dropout=configuration.document_dropout,
     )
 
 
