@@ -2,8 +2,8 @@
 
     python experiments/peers.py CORPUS [--model peer:omikuji …] [--before 'taskset -c 0']
 
-writes experiments/results/CORPUS/peer-*-0.json (test) and CORPUS/trials/peer-*.json (valid). A trial whose file is there
-is not run again.
+writes experiments/results/CORPUS/peer-*-0.json (test) and CORPUS/trials/peer-*.json (valid). A trial whose file is
+there is not run again.
 """
 
 from __future__ import annotations
