@@ -2,8 +2,8 @@
 
     python experiments/choose.py FOLDER [--results experiments/results]
 
-FOLDER holds NAME.results/CORPUS/MODEL-SEED.json, as `laha evaluate --record FOLDER/NAME.results` leaves them (or is a .tgz
-of such). The winner becomes RESULTS/CORPUS/MODEL-SEED.json; the others go to RESULTS/CORPUS/trials/NAME.json.
+FOLDER holds NAME.results/CORPUS/MODEL-SEED.json, as `laha evaluate --record FOLDER/NAME.results` leaves them, or is a
+.tgz of such. The winner becomes RESULTS/CORPUS/MODEL-SEED.json; the others go to RESULTS/CORPUS/trials/NAME.json.
 """
 
 from __future__ import annotations
