@@ -108,8 +108,9 @@ class AttentionXML(AttentionEstimator):
         )
 
     def _make_scorer(self, precision: str) -> Scorer:
-        # The beam's width; without a tree there is no beam, and every label is scored.
-        return Scorer(self.network_, self.configuration_.max_words, self.configuration_.candidates, precision=precision)
+        tree = isinstance(self.network_, AttentionXMLTree)  # without one there is no beam, and every label is scored
+        width = self.configuration_.candidates if tree else 0
+        return Scorer(self.network_, self.configuration_.max_words, width, precision=precision)
 
     def _train(
         self,
