@@ -1,6 +1,6 @@
 """Train the peers on a corpus with a few settings each, measured on its valid part; test the best of each.
 
-    python experiments/peers.py CORPUS [--model peer:omikuji …] [--before 'taskset -c 0']
+    python experiments/peers.py CORPUS [--model peer:omikuji …] [--trials default …]
 
 writes experiments/results/CORPUS/peer-*-0.json (test) and CORPUS/trials/peer-*.json (valid). A trial whose file is
 there is not run again.
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus")
     parser.add_argument("--model", nargs="+", choices=list(TRIALS), default=list(TRIALS))
+    parser.add_argument("--trials", nargs="+", help="only these trials of each model")
     parser.add_argument("--before", default="", help="a command put before each training and evaluation")
     parser.add_argument("--labels", type=int, default=0, help="of the corpus: few enough, and one-vs-rest is tried")
     given = parser.parse_args()
@@ -63,6 +64,7 @@ def main() -> None:
         trials = dict(TRIALS[model])
         if model == "peer:napkinxc" and 0 < given.labels <= SMALL:
             trials |= ONE_VS_REST
+        trials = {name: trials[name] for name in given.trials or trials if name in trials}
         scores = {name: trial(before, given.corpus, model, name, settings) for name, settings in trials.items()}
         best = max(scores, key=lambda name: scores[name])
         finish(before, given.corpus, model, best, trials[best])
