@@ -25,7 +25,7 @@ LAYERS = [
         *["network.attention_xml", "network.attention_xml_tree", "network.xml_cnn", "network.exam"],
     ],
     [
-        *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded"],
+        *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded", "scoring.folded_attention_xml"],
         *["scoring.fused_forward", "scoring.fused_backward", "scoring.fused", "scoring.paths", "scoring.label_index"],
         *[
             "scoring.shortlist",

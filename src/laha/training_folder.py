@@ -21,6 +21,11 @@ def work_folder(out: Path) -> Path:
     return out.with_name(out.name + ".training")
 
 
+def holds_work(work: Path) -> bool:
+    """Say whether a training has left there what a resumed one goes on from."""
+    return any((work / name).exists() for name in ("prepared", "checkpoint.safetensors"))
+
+
 def train_to_folder(
     model: Estimator,
     corpus: Prepared | Callable[[], Parts],
@@ -41,7 +46,11 @@ def train_to_folder(
         prepared = corpus if isinstance(corpus, Prepared) else _prepared(model, corpus, work / "prepared", progress)
         model.fit(prepared, folder=work, resume=resume, progress=progress, track=track)  # type: ignore[call-arg]
     else:
-        model.fit(corpus if isinstance(corpus, Prepared) else corpus())
+        try:
+            model.fit(corpus if isinstance(corpus, Prepared) else corpus())
+        except BaseException:  # a KeyboardInterrupt too
+            shutil.rmtree(work)  # nothing in it helps another try
+            raise
     model.trained_.update(facts or {})
     model.save(out, log=work / "log.jsonl")
     shutil.rmtree(work)
@@ -51,8 +60,7 @@ def _claim(work: Path, model: Estimator, resume: bool) -> None:
     """Make the work folder this run's own, or check that the run lying there is this one."""
     mine = {"model": model.model_name, "settings": {k: v for k, v in model.get_params().items() if v is not None}}
     path = work / "run.json"
-    begun = any((work / name).exists() for name in ("prepared", "checkpoint.safetensors"))
-    if path.is_file() and begun:  # a run that failed before either has left nothing worth keeping
+    if path.is_file() and holds_work(work):  # a run that failed before either has left nothing worth keeping
         if not resume:
             raise LahaError(f"an unfinished training lies in {work}: continue it with --resume, or remove that folder")
         lying = json.loads(path.read_text(encoding="utf-8"))

@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from laha.network.attention_xml import AttentionXMLNetwork
 from laha.network.fusion import AdaptiveFusion
 from laha.network.laha import LAHANetwork
 from laha.scoring.folded import Documents, FoldedScoring
+from laha.scoring.folded_attention_xml import FoldedAttentionXML
 from laha.scoring.fused import available, fused_logits
 from laha.scoring.streaming import Scoring
 
@@ -41,5 +43,7 @@ def choose_scoring(network: Any, frozen: bool = False) -> Scoring:
     if isinstance(network, LAHANetwork):
         device = next(network.parameters()).device
         return FusedScoring(network, frozen) if available(device) else FoldedScoring(network, frozen)
+    if isinstance(network, AttentionXMLNetwork):
+        return FoldedAttentionXML(network)
     scoring: Scoring = network  # a network that has no other way is scored as it is written
     return scoring
