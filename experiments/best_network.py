@@ -33,6 +33,7 @@ from laha.tagger import LAHA, LAHAConfiguration
 
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 NETWORK: dict[str, Any] = {  # what --set changes
+    "preset": "paper",  # the network alone: the other experts are the CPU's
     "own_outputs": True,
     "document_loss": 1.0,
     "negatives": 0,

@@ -21,7 +21,7 @@ from laha.metrics import RankingMetrics
 from laha.pace import Pace
 from laha.prepared import Prepared
 from laha.progress import Progress, silent
-from laha.scoring.streaming import Best, budget
+from laha.scoring.streaming import budget
 from laha.training import CRITERION, SCHEDULES, schedule_factor
 from laha.vocabulary import WordIds
 
