@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from laha.configuration import check_choice, check_range
+from laha.experts.proposals import DEPTH, Proposals
 from laha.features import Features
 from laha.metrics import RankingMetrics
 from laha.pace import Pace
 from laha.prepared import Prepared
 from laha.progress import Progress, silent
-from laha.scoring.streaming import Best, budget
+from laha.scoring.streaming import budget
 from laha.training import CRITERION, SCHEDULES, schedule_factor
 from laha.vocabulary import WordIds
 
@@ -177,15 +178,15 @@ class Lexical:
         ids, offsets = rows.indices.astype(np.int64), rows.indptr[:-1].astype(np.int64)
         return tuple(torch.from_numpy(part).to(device) for part in (ids, offsets, rows.data))  # type: ignore[return-value]
 
-    def top(self, words: WordIds, depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return ids and logits (documents, depth) of the best labels, best first; id -1 where there are fewer."""
+    def top(self, words: WordIds, depth: int = DEPTH) -> Proposals:
+        """Return the best labels of documents with their log-odds."""
         return self._top(self.features.rows(words), depth)
 
     @torch.inference_mode()
-    def _top(self, rows: csr_matrix, depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _top(self, rows: csr_matrix, depth: int) -> Proposals:
         network = self.network.eval()
         ids = np.full((rows.shape[0], depth), -1, np.int64)
-        logits = np.full((rows.shape[0], depth), -np.inf, np.float32)
+        logits = np.zeros((rows.shape[0], depth), np.float32)
         for some in self._batches(rows.shape[0]):
             scores = network(*self._bags(rows[some]))
             if self.configuration.loss == "softmax":  # as log-odds, like every other expert's
@@ -194,7 +195,7 @@ class Lexical:
             best = scores.topk(min(depth, scores.shape[1]), dim=1)
             width = best.values.shape[1]
             ids[some, :width], logits[some, :width] = best.indices.cpu().numpy(), best.values.cpu().numpy()
-        return ids, logits
+        return Proposals(ids, logits)
 
     def _batches(self, documents: int) -> Iterator[slice]:
         size = max(1, budget(self.network.bias.device) // self.network.labels.out_features)
