@@ -81,3 +81,21 @@ def test_the_networks_run_writes_what_the_panel_reads(
             assert arrays["test_ids"].shape == (50, 5)
             assert arrays["test_ids"].max() < prepared.train_labels
             assert (np.diff(arrays["test_scores"].astype(float), axis=1) <= 0).all()  # best first
+
+
+def test_a_prepared_corpus_is_carried_in_one_file(prepared: Prepared, tmp_path: Path) -> None:
+    prepared.save(tmp_path / "topics")
+    carry = script("carry")
+    carry.pack(tmp_path / "topics", tmp_path / "carry" / "topics.zip")
+    carry.unpack(tmp_path / "carry" / "topics.zip", tmp_path / "again")
+    again = Prepared.load(tmp_path / "again", check=False)
+    lengths = np.linalg.norm(prepared.word_vectors, axis=1)
+    errors = np.linalg.norm(again.word_vectors - prepared.word_vectors, axis=1)
+    assert (errors <= 0.01 * lengths).all()
+    np.testing.assert_array_equal(again.label_vectors, prepared.label_vectors)
+    for name, part in prepared.parts.items():
+        np.testing.assert_array_equal(again.part(name).words.ids, part.words.ids)
+        assert (again.part(name).labels != part.labels).nnz == 0
+    assert sorted(path.name for path in (tmp_path / "again").iterdir()) == sorted(
+        path.name for path in (tmp_path / "topics").iterdir()
+    )
