@@ -29,7 +29,6 @@ from laha.experts.proposals import Proposals
 from laha.metrics import RankingMetrics, top_labels
 from laha.prepared import Prepared
 from laha.results import versions
-from laha.scoring.scorer import Scorer
 from laha.tagger import LAHA, LAHAConfiguration
 
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
@@ -131,9 +130,8 @@ def main() -> None:
     log.say(f"network trained: {steps}, {log.seconds - began:.0f} s, {versions()}")
     for name in ("nDCG@5", "attention nDCG@5", "document nDCG@5"):
         log.say(f"network, valid {name} by epoch: {curve(history, name)}")
-    scorer = Scorer(model.network_, model.configuration_.max_words)
     for part, own in found.items():
-        for name, top in network_top(scorer, prepared.part(part).words, given.depth).items():
+        for name, top in network_top(model.scorer_, prepared.part(part).words, given.depth).items():
             own[name] = Proposals(*top)
     if device.type == "cuda":
         facts["peak_memory_bytes"] = torch.cuda.max_memory_allocated(device)
