@@ -47,7 +47,10 @@ def main() -> None:
             ids, scores = expert.top(prepared.part(part).words)
             found |= {f"{part}_ids": ids.astype(np.int32), f"{part}_scores": scores}
         np.savez(given.out / f"{name}.npz", seconds=seconds, **found)
-        print(f"{prepared.name}: {name} learned in {seconds:.0f} s, {time.perf_counter() - began:.0f} s in all", flush=True)
+        print(
+            f"{prepared.name}: {name} learned in {seconds:.0f} s, {time.perf_counter() - began:.0f} s in all",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -145,7 +145,10 @@ def main() -> None:
         temporary.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shown = report.as_json()
     print(f"{prepared.name} test: " + ", ".join(f"{key} {shown[key]:.2f}" for key in SHOWN), end="; ")
-    print(f"F<=5 P@5 {shown['groups']['F<=5']['P@5']:.2f}; calibration error {result['calibration_error']:.4f}", flush=True)
+    print(
+        f"F<=5 P@5 {shown['groups']['F<=5']['P@5']:.2f}; calibration error {result['calibration_error']:.4f}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ def name_vectors(
         known = ids[ids >= RESERVED]
         if len(known):
             found[number] = word_vectors[known].mean(axis=0)
-    found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-    return found
+    return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12))
 
 
 def with_content(prepared: Prepared) -> NDArray[np.float32]:

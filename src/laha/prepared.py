@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -86,7 +87,7 @@ class PreparedPart:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared corpus. Labels of train come first, then others that labels.tsv describes, then those of other parts."""
+    """A prepared corpus. Labels of train come first, then others that labels.tsv describes, then those of no other."""
 
     name: str
     configuration: PreparationConfiguration
@@ -101,6 +102,11 @@ class Prepared:
     def train_labels(self) -> int:
         """How many labels a model of it can know."""
         return len(self.label_vectors)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the word and label vectors are there already."""
+        return bool(self.word_vectors.shape[1])
 
     @property
     def known_labels(self) -> int:
@@ -245,19 +251,20 @@ def prepare_words(
     )
 
 
-def add_vectors(bare: Prepared, progress: Progress = silent) -> Prepared:
-    """Return the corpus with word vectors and label vectors, read or trained."""
+def add_vectors(bare: Prepared, progress: Progress = silent, passes: int | None = None) -> Prepared:
+    """Return the corpus with word vectors and label vectors, read or trained in at most so many passes."""
     configuration, seed, known, train = bare.configuration, bare.seed, bare.train_labels, bare.part("train")
     if configuration.word_vectors is not None:
         vectors = read_word_vectors(configuration.word_vectors, bare.vocabulary, seed)[0]
         configuration = replace(configuration, word_dimensions=vectors.shape[1])
     else:
-        configuration = replace(configuration, word_epochs=_word_epochs(configuration, len(train.words.ids)))
+        epochs = min(_word_epochs(configuration, len(train.words.ids)), passes or sys.maxsize)
+        configuration = replace(configuration, word_epochs=epochs)
         vectors = train_word_vectors(
             train.words,
             bare.vocabulary,
             configuration.word_dimensions,
-            epochs=configuration.word_epochs or 1,
+            epochs=epochs,
             seed=seed,
             workers=configuration.workers,
             progress=progress,

@@ -135,6 +135,7 @@ class Trainer:
         self.pace = Pace(limit, configuration.epochs * self.steps) if limit else None
         self.state = TrainingState()
         self.checkpoint = None if folder is None else Checkpoint(folder / "checkpoint.safetensors")
+        self.improved: Callable[[], None] | None = None  # told that a validation was better
         self.log = TrainingLog(None if folder is None else folder / "log.jsonl", track)
 
     def run(self, resume: bool = False) -> Trained:
@@ -181,9 +182,14 @@ class Trainer:
             if time.perf_counter() - saved >= self.configuration.checkpoint_seconds:
                 self._save()
                 saved = time.perf_counter()
-        self._validate()
+        better = self._validate()
         state.seconds = time.perf_counter() - started
         self._save()
+        if better and self.improved is not None:
+            current = self._weights()
+            self._load(state.best)
+            self.improved()
+            self._load(current)
 
     def _step(self, documents: NDArray[np.int64]) -> dict[str, Tensor | float]:
         words, lengths = self._tensors(self.train.words, documents)
@@ -253,7 +259,8 @@ class Trainer:
         wanted = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)
 
-    def _validate(self) -> None:
+    def _validate(self) -> bool:
+        """Measure the network on the validation part; say whether it is better than ever."""
         state = self.state
         state.epoch, state.step = state.epoch + 1, 0
         current = self._weights()
@@ -267,10 +274,12 @@ class Trainer:
         score = figures[CRITERION]
         state.history.append({"epoch": state.epoch, "seconds": state.seconds, **figures})
         self.log.validation(state.epoch, state.seconds, figures)
-        if score > state.best_score:
+        better = score > state.best_score
+        if better:
             state.best_epoch, state.best_score, state.best = state.epoch, score, self._weights()
         if state.average:
             self._load(current)
+        return better
 
     def _valid_metrics(self) -> dict[str, float]:
         self.network.eval()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
-from laha.experts.proposals import Proposals
+from laha.experts.proposals import Proposals, entries
 from laha.metrics import RankingMetrics, top_labels
 from laha.progress import Progress, silent
 
@@ -125,7 +125,7 @@ class Fusion:
     ) -> Self:
         """Learn from held-out documents; where they are few, cross-validation says whether gates may adapt."""
         documents = truth.shape[0]
-        right = np.asarray(truth[pairs.documents, pairs.labels]).ravel().astype(np.float32)
+        right = entries(truth, pairs.documents, pairs.labels)
         adaptive = True
         if documents < FEW_DOCUMENTS:
             fold = np.random.default_rng([seed, 3]).integers(FOLDS, size=documents)[pairs.documents]
@@ -198,7 +198,8 @@ def _held_out(
 
 
 def _take(pairs: Pairs, mask: NDArray[np.bool_]) -> Pairs:
-    return Pairs(*(part[mask] for part in pairs))
+    documents, labels, above, looks = pairs
+    return Pairs(documents[mask], labels[mask], above[mask], looks[mask])
 
 
 def as_matrix(pairs: Pairs, scores: NDArray[np.float32], shape: tuple[int, int]) -> csr_matrix:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
-from laha.experts.proposals import DEPTH, Proposals, best_pairs
+from laha.experts.proposals import DEPTH, Proposals, best_pairs, entries
 from laha.features import Features, word_counts
 from laha.prepared import Label
 from laha.progress import Progress, silent
@@ -55,7 +55,7 @@ class LabelNames:
         self.weights = weights  # of the logistic regression, its constant last
         self.frequency = np.array([label.frequency for label in labels], np.float64)
         self.names, self.label_of = names_of(labels, stems)
-        self.lengths = np.array([len(name) for name in self.names])
+        self.lengths = np.array([len(name) for name in self.names], np.int64)
         indices = np.concatenate([*self.names, np.zeros(0, np.int32)])
         words = np.repeat(np.arange(len(self.names)), self.lengths)
         # A word that the vocabulary lacks is as rare as can be: a name with one is never all there.
@@ -84,7 +84,7 @@ class LabelNames:
         rarity = Features.fit(stems.of(words), len(stems) - RESERVED, "tfidf").rarity
         found = cls(stems, labels, rarity, np.zeros((2, len(labels)), np.float32), np.zeros(0, np.float32))
         matches = found.match(sample, progress)
-        right = np.asarray(truth[chosen][matches.documents, matches.labels]).ravel()
+        right = entries(csr_matrix(truth[chosen]), matches.documents, matches.labels)
         phrase = matches.looks[:, 2] > 0
         found.given = np.stack(
             [

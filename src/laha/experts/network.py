@@ -11,10 +11,24 @@ from numpy.typing import NDArray
 from laha.network.laha import LAHANetwork
 from laha.scoring.folded import FoldedScoring
 from laha.scoring.scorer import Scorer
+from laha.scoring.shortlist import Shortlist
 from laha.scoring.streaming import Accompanied, Best, label_chunks, score_top_each
 from laha.vocabulary import WordIds
 
 Top = tuple[NDArray[np.int64], NDArray[np.float32]]  # ids and logits, (documents, depth) each, best first
+
+
+def network_shortlisted(scorer: Scorer, shortlist: Shortlist, words: WordIds, depth: int) -> dict[str, Top]:
+    """Return what `network_top` does, the attention's best being those of the labels that the head proposes."""
+    names = ("attention", "document")
+    ids = {name: np.full((len(words), depth), -1, np.int64) for name in names}
+    logits = {name: np.full((len(words), depth), -np.inf, np.float32) for name in names}
+    for documents, padded, lengths in scorer.batches(words):
+        for name, best in shortlist.top_each(padded, lengths, depth).items():
+            own_ids, own_logits = (part.cpu().numpy() for part in best)
+            ids[name][documents, : own_ids.shape[1]] = own_ids
+            logits[name][documents, : own_ids.shape[1]] = own_logits
+    return {name: (ids[name], logits[name]) for name in names}
 
 
 def network_top(scorer: Scorer, words: WordIds, depth: int) -> dict[str, Top]:

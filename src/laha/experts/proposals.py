@@ -30,6 +30,17 @@ class Expert(Protocol):
         """Return what was learned, to be saved."""
 
 
+def entries(matrix: csr_matrix, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the entries of a sparse matrix at the given places, no place included.
+
+    >>> entries(csr_matrix([[0.0, 0.5]]), np.array([0, 0]), np.array([1, 0])).tolist()
+    [0.5, 0.0]
+    """
+    if not len(rows):  # scipy returns a matrix then
+        return np.zeros(0, np.float32)
+    return np.asarray(matrix[rows, columns], dtype=np.float32).ravel()
+
+
 def best_of(scores: csr_matrix, depth: int) -> Proposals:
     """Return the best stored entries of each row, ties by label.
 

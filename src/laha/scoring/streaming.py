@@ -83,7 +83,7 @@ def score_top(scoring: Scoring, words: Tensor, lengths: Tensor, top: int) -> tup
 
 @torch.inference_mode()
 def score_top_each(scoring: Accompanied, words: Tensor, lengths: Tensor, top: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return ids and logits of the best labels by attention and by document head; by their mean, probabilities.
+    """Return ids and scores of the best labels: logits by attention and by document head, and their mean probability.
 
     Fewer than `top` where there are fewer labels.
     """
