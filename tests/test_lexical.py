@@ -29,7 +29,7 @@ def test_it_learns_the_rule(prepared: Prepared, loss: str) -> None:
 
 
 def test_scores_are_those_of_the_formula(prepared: Prepared) -> None:
-    expert = fit(prepared, epochs=2)
+    expert = fit(prepared, epochs=2, loss="softmax")
     words = prepared.part("test").words
     found = expert.top(words, prepared.train_labels)
     p = {name: array.astype(np.float64) for name, array in expert.tensors().items()}
@@ -41,7 +41,7 @@ def test_scores_are_those_of_the_formula(prepared: Prepared) -> None:
 
 
 def test_with_a_loss_a_label_scores_are_logits(prepared: Prepared) -> None:
-    expert = fit(prepared, epochs=12, loss="binary")
+    expert = fit(prepared, epochs=12)
     part = prepared.part("valid")
     scores = expert.top(part.words, prepared.train_labels).scores
     share = 1 / (1 + np.exp(-scores.astype(np.float64)))

@@ -27,20 +27,25 @@ from laha.training import CRITERION, SCHEDULES, schedule_factor
 from laha.vocabulary import WordIds
 
 LOSSES = ("softmax", "binary")
+START = 0.1  # of words' vectors: at 1, as torch starts them, what is not learned drowns what is
 
 
 @dataclass(frozen=True, kw_only=True)
 class LexicalConfiguration:
-    """How the lexical expert is trained; each default with its reason."""
+    """How the lexical expert is trained; each default with its reason.
+
+    Validation nDCG@5 when it learned for 6 epochs from 6,000 documents of stackexchange-4sites (batch 64): binary 51.4,
+    softmax 49.7; softmax at rates 0.001 and 0.01 33.7 and 48.7, and from vectors ten times as large 42.7.
+    """
 
     width: int = 512  # of a document's vector
     dropout: float = 0.2  # on it
     word_dropout: float = 0.0  # on whole words of the bag
-    loss: str = "softmax"
+    loss: str = "binary"  # a loss a label; "softmax" (labels share one distribution) ranked worse, see below
     batch: int = 128  # documents a step
     epochs: int = 12  # at most: early stopping ends it
     patience: int = 2  # epochs without a better validation nDCG@5 before training stops
-    learning_rate: float = 0.001
+    learning_rate: float = 0.004  # the highest of the schedule; likewise
     schedule: str = "one-cycle"
     valid_documents: int = 5_000  # validation reads at most so many
     seconds: float = 0.0  # training ends by then; 0: no limit
@@ -61,6 +66,7 @@ class LexicalNetwork(nn.Module):
         super().__init__()
         # A step touches few words: sparse gradients leave all others alone.
         self.words = nn.EmbeddingBag(words, width, mode="sum", sparse=True)
+        nn.init.normal_(self.words.weight, std=START)
         self.bias = nn.Parameter(torch.zeros(width))
         self.dropout = nn.Dropout(dropout)
         self.labels = nn.Linear(width, labels)
