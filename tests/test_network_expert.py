@@ -11,6 +11,7 @@ import torch
 from tests.conftest import SMALL
 from tests.test_training import assert_same, fit, stop_after, weights
 
+from laha.deep_estimator import Work
 from laha.errors import ConfigurationError, Interrupted
 from laha.experts.network import network_top
 from laha.network.laha import LAHANetwork
@@ -82,7 +83,8 @@ def test_the_attention_begins_as_it_does_without_the_head(prepared: Prepared) ->
     networks = []
     for settings in ({}, BESIDE):
         model = LAHA(**SMALL, **settings)
-        model._build(model._as_prepared(model.configuration, prepared.configuration), prepared)
+        model._open(prepared, None, None, Work(torch.device("cpu")))
+        model._build(prepared)
         networks.append({name: tensor.numpy() for name, tensor in model.network_.state_dict().items()})
     plain, beside = networks
     assert all(array.tobytes() == beside[name].tobytes() for name, array in plain.items())
