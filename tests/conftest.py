@@ -34,6 +34,7 @@ SMALL = {
     "epochs": 3,
     "learning_rate": 0.02,
     "device": "cpu",
+    "preset": "paper",
 }
 PAPER = {**SMALL, "preset": "paper"}  # the network alone
 
