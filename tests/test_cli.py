@@ -271,6 +271,27 @@ def test_interrupted_it_exits_130_and_says_how_to_continue(prepared_folder: Path
     assert b"Traceback" not in error
 
 
+def test_an_impatient_second_interrupt_of_a_comparison_spoils_nothing(prepared_folder: Path, tmp_path: Path) -> None:
+    settings = [f"laha.{item}" if "=" in item else item for item in LONG]
+    process = start(
+        "compare", prepared_folder, "--models", "laha", "--out", tmp_path, *settings, start_new_session=True
+    )
+    checkpoint = tmp_path / "models" / "laha.training" / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)  # to the parent alone, which waits for the model
+    error = process.communicate()[1]
+    assert process.returncode == 130, error
+    assert b"the same command goes on from here" in error
+    assert b"Traceback" not in error
+    assert checkpoint.exists()
+
+
 @pytest.mark.parametrize(("model", "told"), [("popular", "nothing of it is kept"), ("laha", "continue with --resume")])
 def test_only_what_is_kept_is_said_to_be_kept(
     run: Run, prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, told: str
