@@ -11,9 +11,9 @@ from typing import Any
 from laha.corpus import Parts
 from laha.errors import LahaError
 from laha.estimator import Estimator
-from laha.prepared import KIND, Prepared, prepare
+from laha.prepared import Prepared
 from laha.progress import Progress, silent
-from laha.storage import atomic_file, check_replaceable, is_folder_of
+from laha.storage import atomic_file, check_replaceable
 
 
 def work_folder(out: Path) -> Path:
@@ -42,17 +42,17 @@ def train_to_folder(
     check_replaceable(out)
     work = work_folder(out)
     _claim(work, model, resume)
+    log = work / "log.jsonl"
+
+    def keep() -> None:
+        model.trained_.update(facts or {})
+        model.save(out, log=log)
+
     if model.resumable:
-        prepared = corpus if isinstance(corpus, Prepared) else _prepared(model, corpus, work / "prepared", progress)
-        model.fit(prepared, folder=work, resume=resume, progress=progress, track=track)  # type: ignore[call-arg]
+        model.fit(corpus, folder=work, resume=resume, progress=progress, track=track, keep=keep)  # type: ignore[call-arg, arg-type]
     else:
-        try:
-            model.fit(corpus if isinstance(corpus, Prepared) else corpus())
-        except BaseException:  # a KeyboardInterrupt too
-            shutil.rmtree(work)  # nothing in it helps another try
-            raise
-    model.trained_.update(facts or {})
-    model.save(out, log=work / "log.jsonl")
+        model.fit(corpus if isinstance(corpus, Prepared) else corpus())
+    keep()
     shutil.rmtree(work)
 
 
@@ -73,10 +73,3 @@ def _claim(work: Path, model: Estimator, resume: bool) -> None:
     work.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(mine), encoding="utf-8")
-
-
-def _prepared(model: Estimator, corpus: Callable[[], Parts], folder: Path, progress: Progress) -> Prepared:
-    if not is_folder_of(folder, KIND):
-        configuration = model.configuration
-        prepare(corpus(), configuration, configuration.seed, progress).save(folder)
-    return Prepared.load(folder, check=False)

@@ -17,12 +17,11 @@ from torch import Tensor
 from laha.attention_estimator import AttentionEstimator
 from laha.candidates import Candidates, with_ancestors
 from laha.configuration import check_range
-from laha.deep_estimator import DeepConfiguration
+from laha.deep_estimator import DeepConfiguration, Work
 from laha.label_tree import LabelTree, build_label_tree, label_features
 from laha.network.attention_xml import AttentionXMLNetwork
 from laha.network.attention_xml_tree import AttentionXMLTree
 from laha.prepared import Prepared, PreparedPart
-from laha.progress import Progress
 from laha.scoring.beam import Beam
 from laha.scoring.scorer import Scorer
 from laha.training import Examples, Trained
@@ -112,34 +111,26 @@ class AttentionXML(AttentionEstimator):
         width = self.configuration_.candidates if tree else 0
         return Scorer(self.network_, self.configuration_.max_words, width, precision=precision)
 
-    def _train(
-        self,
-        prepared: Prepared,
-        device: torch.device,
-        folder: Path | None,
-        resume: bool,
-        progress: Progress,
-        track: Path | None,
-    ) -> Trained:
+    def _train(self, prepared: Prepared, work: Work) -> Trained:
         """Train the levels from the root down; a finished one's checkpoint lets a resumed run pass it by."""
         tree, network = self._tree, self.network_
         if tree is None or not isinstance(network, AttentionXMLTree):
-            return super()._train(prepared, device, folder, resume, progress, track)
-        network.to(device)
+            return super()._train(prepared, work)
+        network.to(work.device)
         seconds, self._level_scores = 0.0, list[float]()
         for number, level in enumerate(network.networks):
-            place = folder
+            place = work.folder
             if number:
                 begin_from(network.networks[number - 1], level)
-                place = level_folder(folder, number)
+                place = level_folder(work.folder, number)
             train, valid = (self._examples(tree, network, prepared, part, number) for part in ("train", "valid"))
-            log = track / f"level-{number}" if track else None
-            trained = self._trainer(level, train, valid, device, place, progress, log).run(resume)
+            log = work.track / f"level-{number}" if work.track else None
+            trained = self._trainer(level, train, valid, replace(work, folder=place, track=log)).run(work.resume)
             seconds += trained.seconds
             self._level_scores.append(trained.best_score)
         return replace(trained, seconds=seconds)
 
-    def _complete(self, prepared: Prepared, progress: Progress) -> None:
+    def _complete(self, prepared: Prepared, work: Work) -> None:
         if self._tree is not None:
             pairs = zip(self._tree.nodes, self._level_scores, strict=True)
             self.trained_["levels"] = [{"nodes": nodes, "validation nDCG@5": score} for nodes, score in pairs]
