@@ -17,7 +17,7 @@ LAYERS = [
     ["errors", "configuration", "progress", "ranking", "storage"],
     [
         *["corpus", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "word_vectors"],
-        *["label_graph", "label_vectors", "label_tree", "prepared", "features", "metrics", "batches"],
+        *["label_graph", "label_vectors", "label_tree", "prepared", "label_content", "features", "metrics", "batches"],
     ],
     [
         *["network", "network.encoder", "network.document_head", "network.self_attention"],
@@ -34,6 +34,7 @@ LAYERS = [
             "candidates",
             "checkpoint",
             "training_log",
+            "pace",
             "training",
         ],
         *["head_training", "evaluation", "explain", "heat_map", "results"],
