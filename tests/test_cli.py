@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,10 +209,22 @@ def test_a_corpus_without_labels_is_refused_in_training(run: Run, tmp_path: Path
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "laha", *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **options)
+    # A shell lets what it starts in the background ignore Ctrl-C, and these tests with it.
+    listen = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, preexec_fn=listen, **options)
 
 
-LONG = [*SETTINGS, "--set", "preset=paper", "--set", "epochs=60", "--set", "patience=60", "--set", "checkpoint_seconds=0"]
+LONG = [
+    *SETTINGS,
+    "--set",
+    "preset=paper",
+    "--set",
+    "epochs=60",
+    "--set",
+    "patience=60",
+    "--set",
+    "checkpoint_seconds=0",
+]
 
 
 @pytest.fixture(scope="module")
