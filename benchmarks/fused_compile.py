@@ -19,29 +19,36 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from laha.scoring.fused_backward import key_gradient_kernel, query_gradient_kernel, value_gradient_kernel
-from laha.scoring.fused_forward import forward_kernel
+from laha.scoring.fused_forward import DESCRIBED_WORDS, SUMS, forward_kernel
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 R = 256
-HALF = {"Q", "Q_S", "Q_I", "K", "K_S", "K_I", "V", "V_w", "W_o", "hidden", "aside"}
+HALF = {"Q", "Q_S", "Q_I", "K", "K_S", "K_I", "V", "G", "V_w", "W_o", "hidden", "aside"}
 FLOAT = {"g", "c", "b_f", "w_o", "b_o", "logits", "statistics", "lse", "weights", "slopes", "offsets"}
 FLOAT |= {"dQ", "dK", "dV", "dg"}
-INTEGER = {"lengths", "signs"}
+INTEGER = {"lengths", "signs", "unsure"}
+SCORING = {"TRAINING": False, "OWN": False, "HIDDEN": False, "DESCRIBED": True, "SECOND": False}
+TRAINING = {**SCORING, "TRAINING": True}
 KERNELS = {
-    "forward": (forward_kernel, {"TRAINING": False, "OWN": False, "HIDDEN": False}),
-    "forward, training": (forward_kernel, {"TRAINING": True, "OWN": False, "HIDDEN": False}),
+    "forward": (forward_kernel, SCORING),
+    "forward, training": (forward_kernel, TRAINING),
     "query gradient": (query_gradient_kernel, {"OWN": False}),
     "key gradient": (key_gradient_kernel, {"OWN": False}),
     "value gradient": (value_gradient_kernel, {"OWN": False}),
-    "forward, own outputs": (forward_kernel, {"TRAINING": False, "OWN": True, "HIDDEN": False}),
-    "forward, training, own outputs": (forward_kernel, {"TRAINING": True, "OWN": True, "HIDDEN": True}),
+    "forward, own outputs": (forward_kernel, {**SCORING, "OWN": True}),
+    "forward, training, own outputs": (forward_kernel, {**TRAINING, "OWN": True, "HIDDEN": True}),
     "query gradient, own outputs": (query_gradient_kernel, {"OWN": True}),
     "key gradient, own outputs": (key_gradient_kernel, {"OWN": True}),
     "value gradient, own outputs": (value_gradient_kernel, {"OWN": True}),
+    "forward, second": (forward_kernel, {**SCORING, "SECOND": True}),
+    "forward, without descriptors": (forward_kernel, {**SCORING, "DESCRIBED": False}),
 }
 
 
-def argument_type(name: str) -> str:
+def argument_type(name: str, described: bool) -> str:
+    """Say what a kernel is given under a name."""
+    if described and name in ("K_S", "K_I", "V", "G"):
+        return f"tensordesc<bf16[{DESCRIBED_WORDS}, {SUMS.value if name == 'G' else R}]>"
     return "*bf16" if name in HALF else "*fp32" if name in FLOAT else "*i32" if name in INTEGER else "i32"
 
 
@@ -49,7 +56,8 @@ def compile_kernel(kernel: Any, settings: dict[str, Any], choice: Any) -> dict[s
     """Compile one choice of blocks and read from the machine code what it takes."""
     function = kernel.fn  # below the autotuner
     constants = {**settings, "R": R, "PRECISION": "tf32", **choice.kwargs}
-    types = {name: "constexpr" if name in constants else argument_type(name) for name in function.arg_names}
+    described = constants.get("DESCRIBED", False)
+    types = {name: "constexpr" if name in constants else argument_type(name, described) for name in function.arg_names}
     # as at launch: pointers and strides are multiples of 16
     aligned = {
         (i,): [["tt.divisibility", 16]]
@@ -90,6 +98,8 @@ def loop_spills(code: str) -> tuple[int, int]:
         first = labels.get(m[1], i) if m else i
         if first < i and any("HGMMA" in inside for inside in lines[first:i]):
             loops.append((first, i))
+    # what begins within a loop and ends behind it is no loop, but a branch that lies out of line and jumps back
+    loops = [a for a in loops if not any(b[0] < a[0] < b[1] < a[1] for b in loops)]
     inner = [a for a in loops if not any(a != b and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
     bodies = [line for first, last in inner for line in lines[first:last] if re.search(r"/\*[0-9a-f]{4,}\*/", line)]
     return len(bodies), sum(" STL" in line or " LDL" in line for line in bodies)
@@ -102,7 +112,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for name, (kernel, settings) in KERNELS.items():
-        choices = kernel.configs[:-1]  # the last is float32's
+        choices = kernel.configs[: 1 if settings.get("DESCRIBED") else -1]  # the last is float32's
         for choice in choices[:1] if arguments.first else choices:
             rows.append({"kernel": name, **compile_kernel(kernel, settings, choice)})
             if not arguments.json:

@@ -168,11 +168,22 @@ def test_only_asked_for_gradients_are_computed_and_they_do_not_change(own: bool)
         assert all(torch.equal(found[name], expected[name]) for name in wanted)
 
 
-def test_inputs_may_be_views_of_one_buffer() -> None:
-    inputs = as_type(make_inputs([9, 4], 11, 16, 16), torch.float32)
-    packed = torch.cat(inputs[:3], dim=2)
-    parts = packed.split(16, dim=2)
-    assert torch.equal(fused.fused_logits(*parts, *inputs[3:]), fused.fused_logits(*inputs))
+@pytest.mark.parametrize("spare", [0, 1], ids=["aligned", "not aligned"])
+def test_inputs_may_be_views_of_one_buffer(spare: int) -> None:
+    inputs = as_type(make_inputs([9, 4], 11, 32, 32), torch.float32)
+    packed = torch.cat([*inputs[:3], inputs[0][..., :spare]], dim=2)
+    parts = packed[..., :96].split(32, dim=2)
+    assert fused.describable(parts[0]) == (not GPU and spare == 0)  # on a GPU in half precision only
+    torch.testing.assert_close(fused.fused_logits(*parts, *inputs[3:]), fused.fused_logits(*inputs))
+
+
+def test_documents_may_be_cut_out_of_longer_ones() -> None:
+    inputs = as_type(make_inputs([9, 4, 20], 11, 32, 32), torch.float32)
+    cut = [x[:2, :9] for x in inputs[:4]]
+    assert not fused.describable(cut[0])
+    assert fused.describable(cut[0][:1]) == (not GPU)
+    expected = fused.fused_logits(*inputs)[:2]
+    torch.testing.assert_close(fused.fused_logits(*cut, inputs[4][:2], *inputs[5:]), expected)
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
@@ -228,12 +239,13 @@ def test_the_kernels_compile_for_hopper_and_fit_it() -> None:
     output = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert output.returncode == 0, output.stderr
     reports = json.loads(output.stdout)
-    assert len(reports) == 10
+    assert len(reports) == 12
     for report in reports:
         assert report["tensor_cores"] > 0, report
         assert report["shared_bytes"] <= 227 * 1024, report
         assert report["loop_spills"] <= 0.1 * report["loop_instructions"], report
-        assert report["stack_bytes"] <= 576, report  # spilled between the loops, once a document
+        # spilled between the loops, once a block of labels and document
+        assert report["stack_bytes"] <= (1_300 if "training" in report["kernel"] else 576), report
 
 
 @needs_gpu

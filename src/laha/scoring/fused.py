@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 PRECISION = {torch.float32: "ieee"}  # float32 stays float32; half precision knows only one product
+WIDEST = 256  # features of a tile by descriptor
 SMALLEST = 32  # features: one word of sign bits, and no less than a tensor core multiplies
 
 
@@ -89,6 +91,86 @@ def rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
+def launch_forward(
+    K_S: Tensor,
+    K_I: Tensor,
+    V: Tensor,
+    g: Tensor,
+    lengths: Tensor,
+    Q_S: Tensor,
+    Q_I: Tensor,
+    c: Tensor,
+    b_f: Tensor,
+    w_o: Tensor,
+    b_o: Tensor,
+    logits: Tensor,
+    statistics: Tensor,
+    signs: Tensor,
+    hidden: Tensor,
+    training: bool,
+) -> None:
+    """Write the logits, and what training needs beside them."""
+    from laha.scoring.fused_forward import DESCRIBED_WORDS, SUMS, forward_kernel, prepare_kernel
+
+    (documents, n, size), k = V.shape, len(Q_S)
+    dtype, device = V.dtype, V.device
+    at_once = programs(device)
+    described = describable(K_S) and describable(K_I)
+    G = torch.empty((documents, n, SUMS.value), dtype=dtype, device=device)
+    clean = torch.empty(V.shape, dtype=dtype, device=device) if described else V
+    prepare_kernel[(-(-n // 32), documents)](
+        *(V, g, lengths, clean, G, n, *V.stride()[:2], *g.stride()[:2]), R=size, COPY=described, BLOCK_COLUMNS=32
+    )
+    words: list[Any] = [K_S, K_I, clean, G]
+    if described:
+        words = [describe(x, DESCRIBED_WORDS) for x in words]
+
+    def grid(block: dict[str, Any]) -> tuple[int]:
+        slots = at_once * 128 // block["BLOCK_ROWS"]
+        return (min(slots, documents * -(-k // block["BLOCK_ROWS"])),)
+
+    aside = torch.empty((at_once * 128, size), dtype=dtype, device=device)
+    unsure = torch.empty(0, dtype=torch.int32, device=device)
+    forward_kernel[grid](
+        *(Q_S, Q_I, *words, lengths, c, b_f, w_o, b_o, logits, statistics, signs, hidden, aside, unsure),
+        *(documents, n, k, statistics.stride(0), *K_S.stride()[:2], *K_I.stride()[:2], *clean.stride()[:2]),
+        *(bucket(k), bucket(n)),
+        R=size,
+        TRAINING=training,
+        OWN=w_o.dim() == 2,
+        HIDDEN=hidden.numel() > 0,
+        DESCRIBED=described,
+        SECOND=False,
+        PRECISION=PRECISION.get(dtype, "tf32"),
+    )
+
+
+@cache
+def has(module: str) -> bool:
+    """Tell whether the installed Triton has a module."""
+    return find_spec(module) is not None
+
+
+def describable(x: Tensor) -> bool:
+    """Tell whether tiles of x may be read by tensor descriptors: from Hopper on, in half precision, rows aligned.
+
+    The interpreter, which has no tiles to fit, does it in any precision.
+    """
+    if not has("triton.tools.tensor_descriptor"):
+        return False
+    fit = not x.is_cuda or (torch.cuda.get_device_capability(x.device) >= (9, 0) and x.element_size() == 2)
+    aligned = x.data_ptr() % 16 == 0 and x.stride(1) * x.element_size() % 16 == 0
+    flat = len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1)  # documents behind each other, as rows of one matrix
+    return fit and aligned and flat and x.shape[2] <= WIDEST
+
+
+def describe(x: Tensor, rows: int) -> Any:
+    """Return the descriptor of tiles of so many words of x (batch, n, features), its documents behind each other."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor.from_tensor(x.flatten(0, 1), [rows, x.shape[2]])
+
+
 class FusedLogits(torch.autograd.Function):
     """The kernels as one differentiable function; all features already as wide as each other."""
 
@@ -108,8 +190,6 @@ class FusedLogits(torch.autograd.Function):
         b_o: Tensor,
     ) -> Tensor:
         """Run the forward kernel; keep what the backward kernels need if a gradient will be asked for."""
-        from laha.scoring.fused_forward import forward_kernel
-
         inputs = (K_S, K_I, V, g, Q_S, Q_I, c, b_f, w_o, b_o)
         ctx.dtypes = [x.dtype for x in inputs]
         dtype, device = K_S.dtype, K_S.device
@@ -118,7 +198,7 @@ class FusedLogits(torch.autograd.Function):
         g, c, b_f, b_o = (rows(x, torch.float32) for x in (g, c, b_f, b_o))
         w_o = w_o.float().contiguous()
         lengths = lengths.to(device=device, dtype=torch.int32)
-        documents, n, size = V.shape
+        documents, _, size = V.shape
         k = len(Q_S)
         training = any(ctx.needs_input_grad)
         logits = torch.empty((documents, k), device=device)
@@ -128,24 +208,10 @@ class FusedLogits(torch.autograd.Function):
         own = w_o.dim() == 2
         hidden_kept = own and ctx.needs_input_grad[9]
         hidden = torch.empty((documents, k if hidden_kept else 0, size), dtype=dtype, device=device)  # ReLU(u)
-        at_once = programs(device)
-        aside = torch.empty((2, at_once * 128, size), dtype=dtype, device=device)
-
-        def grid(block: dict[str, Any]) -> tuple[int]:
-            slots = at_once * 128 // block["BLOCK_ROWS"]
-            return (min(slots, documents * -(-k // block["BLOCK_ROWS"])),)
-
-        strides = (*K_S.stride()[:2], *K_I.stride()[:2], *V.stride()[:2], *g.stride()[:2])
         with on(device):
-            forward_kernel[grid](
-                *(Q_S, Q_I, K_S, K_I, V, g, lengths, c, b_f, w_o, b_o, logits, statistics, signs),
-                *(hidden, aside),
-                *(documents, k, statistics.stride(0), *strides, bucket(k), bucket(n)),
-                R=size,
-                TRAINING=training,
-                OWN=own,
-                HIDDEN=hidden_kept,
-                PRECISION=PRECISION.get(dtype, "tf32"),
+            launch_forward(
+                *(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o, logits, statistics, signs, hidden),
+                training=training,
             )
         if training:
             ctx.save_for_backward(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs, hidden)
