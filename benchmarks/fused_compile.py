@@ -17,7 +17,10 @@ from typing import Any
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
 
+from laha.scoring import fused_hopper
 from laha.scoring.fused_backward import key_gradient_kernel, query_gradient_kernel, value_gradient_kernel
 from laha.scoring.fused_forward import DESCRIBED_WORDS, SUMS, forward_kernel
 
@@ -41,23 +44,38 @@ KERNELS = {
     "key gradient, own outputs": (key_gradient_kernel, {"OWN": True}),
     "value gradient, own outputs": (value_gradient_kernel, {"OWN": True}),
     "forward, second": (forward_kernel, {**SCORING, "SECOND": True}),
+    "forward for Hopper": (fused_hopper.hopper_kernel, {"OWN": False}),
+    "forward for Hopper, own outputs": (fused_hopper.hopper_kernel, {"OWN": True}),
     "forward, without descriptors": (forward_kernel, {**SCORING, "DESCRIBED": False}),
 }
 
 
-def argument_type(name: str, described: bool) -> str:
-    """Say what a kernel is given under a name."""
-    if described and name in ("K_S", "K_I", "V", "G"):
-        return f"tensordesc<bf16[{DESCRIBED_WORDS}, {SUMS.value if name == 'G' else R}]>"
+def argument_type(name: str, described: dict[str, tuple[int, int]], gluon: bool) -> str:
+    """Say what a kernel is given under a name; `described` as tiles of so many rows and columns."""
+    if name in described:
+        rows, columns = described[name]
+        layout = gl.NVMMASharedLayout.get_default_for([rows, columns], gl.bfloat16)
+        return f"tensordesc<bf16[{rows}, {columns}]{f',{layout!r}' if gluon else ''}>"
     return "*bf16" if name in HALF else "*fp32" if name in FLOAT else "*i32" if name in INTEGER else "i32"
 
 
 def compile_kernel(kernel: Any, settings: dict[str, Any], choice: Any) -> dict[str, Any]:
     """Compile one choice of blocks and read from the machine code what it takes."""
-    function = kernel.fn  # below the autotuner
-    constants = {**settings, "R": R, "PRECISION": "tf32", **choice.kwargs}
-    described = constants.get("DESCRIBED", False)
-    types = {name: "constexpr" if name in constants else argument_type(name, described) for name in function.arg_names}
+    gluon = kernel is fused_hopper.hopper_kernel
+    function = kernel if gluon else kernel.fn  # below the autotuner
+    described = {}
+    if gluon or settings.get("DESCRIBED"):
+        words = fused_hopper.WORDS if gluon else DESCRIBED_WORDS
+        described = {**dict.fromkeys(("K_S", "K_I", "V"), (words, R)), "G": (words, SUMS.value)}
+    if gluon:
+        described |= {"Q_S": (64, R), "Q_I": (64, R)}
+        constants = {name: getattr(fused_hopper, name) for name in ("WORDS", "STAGES", "REGISTERS")}
+    else:
+        constants = {"PRECISION": "tf32", **choice.kwargs}
+    constants |= {**settings, "R": R}
+    types = {
+        name: "constexpr" if name in constants else argument_type(name, described, gluon) for name in function.arg_names
+    }
     # as at launch: pointers and strides are multiples of 16
     aligned = {
         (i,): [["tt.divisibility", 16]]
@@ -65,7 +83,7 @@ def compile_kernel(kernel: Any, settings: dict[str, Any], choice: Any) -> dict[s
         if types[name].startswith("*") or (name.endswith(("_document", "_stride")) and name != "g_stride")
     }
     compiled = triton.compile(
-        ASTSource(function, types, constants, aligned),
+        (GluonASTSource if gluon else ASTSource)(function, types, constants, aligned),
         target=GPUTarget("cuda", 90, 32),
         options={"num_warps": choice.num_warps, "num_stages": choice.num_stages},
     )
@@ -112,7 +130,10 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for name, (kernel, settings) in KERNELS.items():
-        choices = kernel.configs[: 1 if settings.get("DESCRIBED") else -1]  # the last is float32's
+        if kernel is fused_hopper.hopper_kernel:
+            choices = [triton.Config({}, num_warps=4)]
+        else:
+            choices = kernel.configs[: 1 if settings.get("DESCRIBED") else -1]  # the last is float32's
         for choice in choices[:1] if arguments.first else choices:
             rows.append({"kernel": name, **compile_kernel(kernel, settings, choice)})
             if not arguments.json:

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 PRECISION = {torch.float32: "ieee"}  # float32 stays float32; half precision knows only one product
+GLUON = "3.6."  # the version of Triton whose Gluon is known
 WIDEST = 256  # features of a tile by descriptor
 SMALLEST = 32  # features: one word of sign bits, and no less than a tensor core multiplies
 
@@ -57,7 +58,10 @@ def fused_logits(
     size = max(SMALLEST, 1 << (max(K_S.shape[2], V.shape[2]) - 1).bit_length())
     # features of zeros add nothing to any product, and ReLU of nothing times nothing is nothing
     K_S, K_I, V, Q_S, Q_I, b_f, w_o = (widen(x, size) for x in (K_S, K_I, V, Q_S, Q_I, b_f, w_o))
-    logits: Tensor = FusedLogits.apply(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o)  # type: ignore[no-untyped-call]
+    arguments = (K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o)
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in arguments)):
+        return run_forward(*arguments)[0]
+    logits: Tensor = FusedLogits.apply(*arguments)  # type: ignore[no-untyped-call]
     return logits
 
 
@@ -91,7 +95,7 @@ def rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def launch_forward(
+def run_forward(
     K_S: Tensor,
     K_I: Tensor,
     V: Tensor,
@@ -103,46 +107,63 @@ def launch_forward(
     b_f: Tensor,
     w_o: Tensor,
     b_o: Tensor,
-    logits: Tensor,
-    statistics: Tensor,
-    signs: Tensor,
-    hidden: Tensor,
-    training: bool,
-) -> None:
-    """Write the logits, and what training needs beside them."""
+    training: bool = False,
+    hidden_kept: bool = False,
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the logits, and for `training` what the backward kernels need (ReLU(u) among it if `hidden_kept`)."""
     from laha.scoring.fused_forward import DESCRIBED_WORDS, SUMS, forward_kernel, prepare_kernel
 
+    dtype, device = K_S.dtype, K_S.device
+    K_S, K_I, V = (rows(x, dtype) for x in (K_S, K_I, V))
+    Q_S, Q_I = (x.to(dtype).contiguous() for x in (Q_S, Q_I))
+    g, c, b_f, b_o = (rows(x, torch.float32) for x in (g, c, b_f, b_o))
+    w_o = w_o.float().contiguous()
+    lengths = lengths.to(device=device, dtype=torch.int32)
     (documents, n, size), k = V.shape, len(Q_S)
-    dtype, device = V.dtype, V.device
-    at_once = programs(device)
+    logits = torch.empty((documents, k), device=device)
+    kept = k if training else 0
+    statistics = torch.empty((6, documents, kept), device=device)  # lse_S, lse_I, x, y, e_S, e_I
+    signs = torch.empty((documents, kept, size // 32), dtype=torch.int32, device=device)
+    hidden = torch.empty((documents, k if hidden_kept else 0, size), dtype=dtype, device=device)  # ReLU(u)
+
     described = describable(K_S) and describable(K_I)
-    G = torch.empty((documents, n, SUMS.value), dtype=dtype, device=device)
+    specialized = described and not training and hopper(V)
     clean = torch.empty(V.shape, dtype=dtype, device=device) if described else V
-    prepare_kernel[(-(-n // 32), documents)](
-        *(V, g, lengths, clean, G, n, *V.stride()[:2], *g.stride()[:2]), R=size, COPY=described, BLOCK_COLUMNS=32
-    )
-    words: list[Any] = [K_S, K_I, clean, G]
-    if described:
-        words = [describe(x, DESCRIBED_WORDS) for x in words]
+    G = torch.empty((documents, n, SUMS.value), dtype=dtype, device=device)
+    at_once = programs(device)
+    aside = torch.empty((at_once * 128, size), dtype=dtype, device=device)
+    tiles = documents * -(-k // 128)
+    unsure = torch.zeros(1 + tiles if specialized else 0, dtype=torch.int32, device=device)
 
     def grid(block: dict[str, Any]) -> tuple[int]:
         slots = at_once * 128 // block["BLOCK_ROWS"]
         return (min(slots, documents * -(-k // block["BLOCK_ROWS"])),)
 
-    aside = torch.empty((at_once * 128, size), dtype=dtype, device=device)
-    unsure = torch.empty(0, dtype=torch.int32, device=device)
-    forward_kernel[grid](
-        *(Q_S, Q_I, *words, lengths, c, b_f, w_o, b_o, logits, statistics, signs, hidden, aside, unsure),
-        *(documents, n, k, statistics.stride(0), *K_S.stride()[:2], *K_I.stride()[:2], *clean.stride()[:2]),
-        *(bucket(k), bucket(n)),
-        R=size,
-        TRAINING=training,
-        OWN=w_o.dim() == 2,
-        HIDDEN=hidden.numel() > 0,
-        DESCRIBED=described,
-        SECOND=False,
-        PRECISION=PRECISION.get(dtype, "tf32"),
-    )
+    constants = (c, b_f, w_o, b_o)
+    with on(device):
+        prepare_kernel[(-(-n // 32), documents)](
+            *(V, g, lengths, clean, G, n, *V.stride()[:2], *g.stride()[:2]), R=size, COPY=described, BLOCK_COLUMNS=32
+        )
+        if specialized:
+            from laha.scoring.fused_hopper import launch
+
+            launch(Q_S, Q_I, (K_S, K_I, clean, G), lengths, *constants, logits, aside, unsure, at_once)
+        words: list[Any] = [K_S, K_I, clean, G]
+        if described:
+            words = [describe(x, DESCRIBED_WORDS) for x in words]
+        forward_kernel[grid](
+            *(Q_S, Q_I, *words, lengths, *constants, logits, statistics, signs, hidden, aside, unsure),
+            *(documents, n, k, statistics.stride(0), *K_S.stride()[:2], *K_I.stride()[:2], *clean.stride()[:2]),
+            *(bucket(k), bucket(n)),
+            R=size,
+            TRAINING=training,
+            OWN=w_o.dim() == 2,
+            HIDDEN=hidden_kept,
+            DESCRIBED=described,
+            SECOND=specialized,
+            PRECISION=PRECISION.get(dtype, "tf32"),
+        )
+    return logits, [K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs, hidden]
 
 
 @cache
@@ -162,6 +183,30 @@ def describable(x: Tensor) -> bool:
     aligned = x.data_ptr() % 16 == 0 and x.stride(1) * x.element_size() % 16 == 0
     flat = len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1)  # documents behind each other, as rows of one matrix
     return fit and aligned and flat and x.shape[2] <= WIDEST
+
+
+def hopper(V: Tensor) -> bool:
+    """Tell whether the kernel made for Hopper runs: on that chip, in bfloat16, at the paper's size, by one Triton.
+
+    Gluon is an experiment of Triton's and changes from version to version.
+    """
+    if V.dtype != torch.bfloat16 or V.shape[2] != WIDEST or not V.is_cuda:
+        return False
+    return torch.cuda.get_device_capability(V.device) == (9, 0) and gluon_known()
+
+
+@cache
+def gluon_known() -> bool:
+    """Tell whether the installed Triton is one whose Gluon the kernel for Hopper was made for."""
+    import triton
+
+    if not triton.__version__.startswith(GLUON):
+        return False
+    try:
+        import laha.scoring.fused_hopper  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def describe(x: Tensor, rows: int) -> Any:
@@ -189,32 +234,15 @@ class FusedLogits(torch.autograd.Function):
         w_o: Tensor,
         b_o: Tensor,
     ) -> Tensor:
-        """Run the forward kernel; keep what the backward kernels need if a gradient will be asked for."""
+        """Run the forward kernel; keep what the backward kernels need."""
         inputs = (K_S, K_I, V, g, Q_S, Q_I, c, b_f, w_o, b_o)
         ctx.dtypes = [x.dtype for x in inputs]
-        dtype, device = K_S.dtype, K_S.device
-        K_S, K_I, V = (rows(x, dtype) for x in (K_S, K_I, V))
-        Q_S, Q_I = (x.to(dtype).contiguous() for x in (Q_S, Q_I))
-        g, c, b_f, b_o = (rows(x, torch.float32) for x in (g, c, b_f, b_o))
-        w_o = w_o.float().contiguous()
-        lengths = lengths.to(device=device, dtype=torch.int32)
-        documents, _, size = V.shape
-        k = len(Q_S)
-        training = any(ctx.needs_input_grad)
-        logits = torch.empty((documents, k), device=device)
-        kept = k if training else 0
-        statistics = torch.empty((6, documents, kept), device=device)  # lse_S, lse_I, x, y, e_S, e_I
-        signs = torch.empty((documents, kept, size // 32), dtype=torch.int32, device=device)
-        own = w_o.dim() == 2
-        hidden_kept = own and ctx.needs_input_grad[9]
-        hidden = torch.empty((documents, k if hidden_kept else 0, size), dtype=dtype, device=device)  # ReLU(u)
-        with on(device):
-            launch_forward(
-                *(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o, logits, statistics, signs, hidden),
-                training=training,
-            )
-        if training:
-            ctx.save_for_backward(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs, hidden)
+        logits, kept = run_forward(
+            *(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o),
+            training=True,
+            hidden_kept=w_o.dim() == 2 and ctx.needs_input_grad[9],
+        )
+        ctx.save_for_backward(*kept)
         return logits
 
     @staticmethod

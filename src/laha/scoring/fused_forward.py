@@ -69,7 +69,7 @@ def tuned(key, owned, streamed, *blocks):
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def prepare_kernel(
     V,
     g,
@@ -182,7 +182,7 @@ def log_sigmoid(x):
     *(["R", "TRAINING", "OWN", "HIDDEN", "DESCRIBED", "k_bucket", "n_bucket"], 1, 2),
     *((128, 64, 8, 2), (128, 32, 8, 3), (64, 32, 4, 2)),
 )
-@triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
+@triton.jit(do_not_specialize=["documents", "n", "k", "k_bucket", "n_bucket"])
 def forward_kernel(
     Q_S,
     Q_I,
