@@ -173,13 +173,13 @@ def has(module: str) -> bool:
 
 
 def describable(x: Tensor) -> bool:
-    """Tell whether tiles of x may be read by tensor descriptors: from Hopper on, in half precision, rows aligned.
+    """Tell whether tiles of x may be read by tensor descriptors: on Hopper and its heirs, in half precision, aligned.
 
     The interpreter, which has no tiles to fit, does it in any precision.
     """
     if not has("triton.tools.tensor_descriptor"):
         return False
-    fit = not x.is_cuda or (torch.cuda.get_device_capability(x.device) >= (9, 0) and x.element_size() == 2)
+    fit = not x.is_cuda or (torch.cuda.get_device_capability(x.device)[0] in (9, 10) and x.element_size() == 2)
     aligned = x.data_ptr() % 16 == 0 and x.stride(1) * x.element_size() % 16 == 0
     flat = len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1)  # documents behind each other, as rows of one matrix
     return fit and aligned and flat and x.shape[2] <= WIDEST
