@@ -35,6 +35,7 @@ SMALL = {
     "learning_rate": 0.02,
     "device": "cpu",
 }
+PAPER = {**SMALL, "preset": "paper"}  # the network alone
 
 
 def make_corpus(documents: int, seed: int, name: str = "topics") -> Corpus:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.conftest import SMALL
+from tests.conftest import PAPER, SMALL
 
 from laha import cli
 from laha.corpus import Parts
@@ -67,7 +67,7 @@ def corpus(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "model"
-    LAHA(**SMALL).fit(prepared).save(path)
+    LAHA(**PAPER).fit(prepared).save(path)
     return path
 
 
@@ -211,7 +211,7 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **options)
 
 
-LONG = [*SETTINGS, "--set", "epochs=60", "--set", "patience=60", "--set", "checkpoint_seconds=0"]
+LONG = [*SETTINGS, "--set", "preset=paper", "--set", "epochs=60", "--set", "patience=60", "--set", "checkpoint_seconds=0"]
 
 
 @pytest.fixture(scope="module")

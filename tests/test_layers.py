@@ -14,10 +14,10 @@ import laha
 SOURCE = Path(laha.__file__).parent
 # Each layer's files in the order in which data flows. A new file gets its place here.
 LAYERS = [
-    ["errors", "configuration", "progress", "ranking", "storage"],
+    ["errors", "configuration", "progress", "budget", "ranking", "storage"],
     [
-        *["corpus", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "word_vectors"],
-        *["label_graph", "label_vectors", "label_tree", "prepared", "features", "metrics", "batches"],
+        *["corpus", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "stems", "word_vectors"],
+        *["label_graph", "label_vectors", "label_tree", "prepared", "label_content", "features", "metrics", "batches"],
     ],
     [
         *["network", "network.encoder", "network.document_head", "network.self_attention"],
@@ -34,18 +34,21 @@ LAYERS = [
             "candidates",
             "checkpoint",
             "training_log",
+            "pace",
             "training",
         ],
-        *["head_training", "evaluation", "explain", "heat_map", "results"],
+        *["head_training", "calibration", "evaluation", "explain", "heat_map", "results"],
     ],
     [
-        *["estimator", "deep_estimator", "attention_estimator", "tagger", "baselines", "baselines.popular"],
+        *["estimator", "deep_estimator", "attention_estimator", "baselines", "baselines.popular"],
         *["baselines.attentionxml", "baselines.exam", "baselines.xml_cnn", "baselines.classical"],
         *["baselines.tree_growth", "baselines.forest", "baselines.fastxml", "baselines.pfastrexml", "baselines.sleec"],
         *["baselines.label_trees", "baselines.parabel", "baselines.bonsai", "baselines.one_vs_all"],
         *["baselines.peers", "baselines.peers.folder_files", "baselines.peers.omikuji", "baselines.peers.napkinxc"],
         *["baselines.peers.libpecos_child", "baselines.peers.libpecos"],
-        *["registry", "tagging", "training_folder"],
+        *["experts", "experts.proposals", "experts.neighbours", "experts.label_names", "experts.lexical"],
+        *["experts.network", "experts.tree", "experts.fusion", "experts.panel", "experts.hearing", "experts.evidence"],
+        *["tagger", "registry", "tagging", "training_folder"],
     ],
     ["demo", "comparison_report", "comparison", "terminal", "options", "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`

@@ -114,8 +114,8 @@ class LAHA(AttentionEstimator):
     of the paper alone.
 
     >>> model = LAHA(units=64, epochs=3)
-    >>> model.configuration.units, model.configuration.batch
-    (64, 64)
+    >>> model.configuration.preset, model.configuration.units, model.configuration.epochs
+    ('best', 64, 3)
     """
 
     Configuration = LAHAConfiguration
@@ -139,9 +139,16 @@ class LAHA(AttentionEstimator):
     def model_name(self) -> str:
         """The name of the paper's variant that the settings make."""
         configuration = self.configuration
-        if configuration.attention != "hybrid":
+        if configuration.preset == "paper" and configuration.attention != "hybrid":
             return f"laha-{configuration.attention}"
-        return "laha-mean" if configuration.fusion == "mean" else f"laha-{configuration.preset}"
+        if configuration.preset == "paper" and configuration.fusion == "mean":
+            return "laha-mean"
+        return f"laha-{configuration.preset}"
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same seed gives the same model: label trees are drawn without one."""
+        return "tree" not in self.configuration.expert_kinds
 
     def _begin(self, prepared: Prepared, logit: float) -> LAHANetwork:
         configuration = self.configuration_
