@@ -308,7 +308,7 @@ def test_the_kernel_for_hopper_is_the_formulas(k: int, own: bool, scale: float) 
     assert (found.double() - expected).abs().max() < 5e-3 * max(1.0, expected.abs().max().item())
     some = torch.tensor([3, 0, 4, 1], device=DEVICE)
     few = [*inputs[:5], inputs[5][some], inputs[6][some], *inputs[7:9], *(x[some] if own else x for x in inputs[9:])]
-    assert torch.equal(fused.fused_logits(*few), found[:, some])
+    torch.testing.assert_close(fused.fused_logits(*few), found[:, some], rtol=1e-2, atol=5e-3)
 
 
 @needs_hopper
