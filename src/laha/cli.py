@@ -108,6 +108,9 @@ def train(
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue the unfinished training of this model")] = False,
+    feedback: Annotated[
+        Path | None, typer.Option("--feedback", metavar="FILE", help="learn from decisions that 'laha serve' kept too")
+    ] = None,
     shared: SharedOption = False,
     track: Annotated[
         Path | None, typer.Option("--tensorboard", metavar="DIR", help="log to TensorBoard as well (laha\\[track])")
@@ -129,7 +132,7 @@ def train(
     estimator = create(model, **given)
     _ = estimator.configuration  # a wrong value is told before the corpus is read
     facts: dict[str, Any] = {"command": command_line()} | ({"seconds": None} if shared else {})
-    source = open_source(corpus, valid, data)
+    source = open_source(corpus, valid, data, feedback, facts)
     try:
         with progress_bar() as progress:
             train_to_folder(estimator, source, out, resume, facts, progress, track)
@@ -320,6 +323,59 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
     print_table(["setting", "value"], [[key, str(value)] for key, value in manifest["configuration"].items()])
 
 
+@app.command()
+def serve(
+    model: ModelArgument,
+    host: Annotated[str, typer.Option("--host", help="the address to listen on; 0.0.0.0 is every one")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free")] = 8000,
+    feedback: Annotated[
+        Path | None, typer.Option("--feedback", metavar="FILE", help="keep decisions there; without, beside the model")
+    ] = None,
+    examples: Annotated[
+        str | None, typer.Option("--examples", metavar="CORPUS", help="show beginnings of its documents with labels")
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option("--api-key-file", metavar="FILE", help="ask for this key; without, $LAHA_API_KEY")
+    ] = None,
+    settings: SetOption = None,
+    exact: ExactOption = False,
+    precision: PrecisionOption = "auto",
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+) -> None:
+    """Serve a page where people tag texts and see why, a REST interface, and Annif's (/v1).
+
+    Bounds and choices are settings (--set max_text=…, batch_texts=…, keep_texts=false): the README lists them.
+    Decisions are kept in MODEL.feedback.sqlite; 'laha train --feedback' learns from them. SIGTERM answers what is in
+    work first.
+    """
+    from laha.registry import load
+
+    try:
+        from laha.serve.configuration import ServeConfiguration
+        from laha.serve.server import log_to_stderr, read_api_key
+        from laha.serve.server import serve as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("laha"):
+            raise
+        raise LahaError(f"the server needs {error.name}: pip install 'laha[serve]'") from error
+    from laha.configuration import build, parse_settings
+    from laha.datasets import open_corpus
+
+    check_precision(precision)
+    configuration = build(ServeConfiguration, parse_settings(ServeConfiguration, settings or []))
+    key = read_api_key(api_key_file)
+
+    def read() -> Any:
+        estimator = load(model, device)
+        estimator.exact, estimator.scoring_precision = exact, precision
+        return estimator
+
+    log_to_stderr()
+    kept = None if examples is None else (lambda: open_corpus(examples, "train", data))
+    run(model, read, host, port, configuration, feedback, kept, key, note)
+
+
 @data_app.command("describe")
 def data_describe(corpus: CorpusArgument, as_json: JsonOption = False, data: DataOption = None) -> None:
     """Print a corpus's counts as in the paper's Table 1, and how often its labels occur."""
@@ -356,22 +412,33 @@ def data_convert(
     note(f"wrote {destination}")
 
 
-def open_source(corpus: str, valid: str | None, data: Path | None) -> Any:
-    """Return the prepared corpus, or a function that reads the train and valid parts."""
+def open_source(
+    corpus: str, valid: str | None, data: Path | None, feedback: Path | None = None, facts: dict[str, Any] | None = None
+) -> Any:
+    """Return the prepared corpus, or a function that reads the train and valid parts; `facts` say what feedback did."""
     from dataclasses import replace
 
     from laha.datasets import open_corpus, open_parts
+    from laha.feedback import learn_from_feedback
     from laha.prepared import open_prepared
 
     prepared = open_prepared(corpus, data)
     if prepared is not None:
+        if feedback is not None:
+            raise LahaError("a prepared folder has no texts for feedback to join: give the corpus it was made of")
         if valid is not None:
             raise LahaError("a prepared folder has its own valid part: leave out --valid, or prepare it anew")
         return prepared
 
     def read() -> Any:
         parts = open_parts(corpus, data, wanted=("train", "valid"))
-        return parts if valid is None else replace(parts, valid=open_corpus(valid, "valid", data))
+        if valid is not None:
+            parts = replace(parts, valid=open_corpus(valid, "valid", data))
+        if feedback is not None:
+            parts, counts = learn_from_feedback(parts, feedback)
+            note(f"feedback: {counts['added']} texts added to the training documents, {counts['changed']} changed")
+            (facts if facts is not None else {})["feedback"] = counts
+        return parts
 
     return read
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from laha.configuration import check_choice, check_range
 from laha.errors import ConfigurationError, LahaError, ModelError, nearest
 from laha.estimator import KIND, Documents, Estimator, as_parts
+from laha.label_neighbours import LabelNeighbours
 from laha.prepared import PreparationConfiguration, Prepared, prepare, read_labels, write_labels
 from laha.progress import Progress, silent
 from laha.ranking import TopK
@@ -102,6 +103,8 @@ class DeepEstimator(Estimator):
         self.trained_ = _training_facts(trained, prepared, device)
         self._scorer = None
         self._complete(prepared, progress)
+        counted = prepared.part("train").labels[:, : prepared.train_labels]
+        self.neighbours_ = LabelNeighbours.of_documents(counted, prepared.configuration.clique_limit, prepared.seed)
         return self
 
     def _as_prepared(self, own: Any, prepared: PreparationConfiguration) -> Any:
@@ -204,6 +207,8 @@ class DeepEstimator(Estimator):
             write_tensors(folder / "weights.safetensors", self._arrays())
             write_labels(folder / "labels.jsonl", self.labels_)
             write_lines(folder / "vocabulary.txt", self.vocabulary_.words)
+            if self.neighbours_ is not None:
+                self.neighbours_.save(folder)
             if log is not None and log.is_file():
                 shutil.copyfile(log, folder / "training.jsonl")
             write_manifest(folder, KIND, self.facts(self.configuration_, len(self.vocabulary_.words)))
@@ -221,6 +226,7 @@ class DeepEstimator(Estimator):
             model = cls(**manifest["configuration"])
             model.configuration_ = model.configuration
             model.labels_ = read_labels(folder / "labels.jsonl")
+            model.neighbours_ = LabelNeighbours.load(folder, len(model.labels_))
             model.vocabulary_ = Vocabulary(read_lines(folder / "vocabulary.txt"))
             model.train_documents_ = manifest["train_documents"]
             model.trained_ = manifest["training"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from warnings import warn
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -106,6 +107,11 @@ class LAHA(AttentionEstimator):
         scorer = Scorer(self.network_, max_words, index=self.index_)
         facts = scorer.measure(held_out.words, held_out.labels, configuration.shortlist, seed, progress)
         self.trained_["shortlist"] = facts
+
+    def vectors_of_labels(self) -> NDArray[np.float32] | None:
+        """Return the vectors of the label graph, where interaction attention keeps them."""
+        attention = self.network_.interaction_attention
+        return None if attention is None else attention.L.weight.detach().float().cpu().numpy()
 
     def _make_scorer(self, precision: str) -> Scorer:
         shortlist = self.trained_.get("shortlist", {}).get("labels", 0)

@@ -1,0 +1,105 @@
+"""The app: routes, page and guard in one; every error is a problem in JSON."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from laha import __version__
+from laha.serve.annif import annif_routes
+from laha.serve.guard import Guard
+from laha.serve.pages import page_routes
+from laha.serve.problems import PROBLEM_JSON, Problem, RequestProblem, problem_body, problem_headers
+from laha.serve.routes import api_routes, state_routes
+from laha.serve.service import Service
+
+
+def create_app(service: Service, api_key: str | None = None) -> Guard:
+    """Return the ASGI app of a service; the model is loaded elsewhere, the service closed when the app ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="laha",
+        version=__version__,
+        description="Tags texts from a large label set, and shows the words behind every tag. Errors are problems "
+        "(RFC 9457); the server's bounds are in /api/model under `limits`.",
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's pages fetch their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    for router in (api_routes(service), annif_routes(service), state_routes(service), page_routes()):
+        app.include_router(router)
+    for kind, answer in (
+        (RequestProblem, _of_problem),
+        (RequestValidationError, _of_validation),
+        (HTTPException, _of_http),
+        (sqlite3.OperationalError, _of_disk),
+        (Exception, _of_bug),
+    ):
+        app.add_exception_handler(kind, answer)
+    _describe(app, api_key is not None)
+    return Guard(app, service, api_key)
+
+
+def _describe(app: FastAPI, secret: bool) -> None:
+    """Complete the OpenAPI document: problems, and the key where one is needed."""
+    document = app.openapi()
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = Problem.model_json_schema()
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which nothing here answers with
+        schemas.pop(name, None)
+    if secret:
+        document["components"]["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        }
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            if secret and path not in ("/health", "/ready"):
+                operation["security"] = [{"bearer": []}, {"header": []}]
+            elif not secret:
+                operation["responses"].pop("401", None)
+
+
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(problem_body(status, detail), status, {**problem_headers(status), **(headers or {})}, PROBLEM_JSON)
+
+
+async def _of_problem(request: Request, error: Any) -> Response:
+    return _problem(error.status, error.detail)
+
+
+async def _of_validation(request: Request, error: Any) -> Response:
+    """Say what is wrong where, and nothing of the value, which may be anything."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return _problem(422, f"{place}: {first['msg']}")
+
+
+async def _of_http(request: Request, error: Any) -> Response:
+    """Answer as Starlette and FastAPI do, but in the one form; a body that cannot be read is a 422 like any other."""
+    if error.status_code == 400:
+        return _problem(422, f"the body cannot be read: {error.detail}")
+    detail = {404: "there is nothing at this address: see /openapi.json", 405: "not with this method"}
+    known = detail.get(error.status_code, HTTPStatus(error.status_code).phrase)
+    return _problem(error.status_code, known, error.headers)
+
+
+async def _of_bug(request: Request, error: Any) -> Response:
+    return _problem(500, "the server failed at this request; its log says where")
+
+
+async def _of_disk(request: Request, error: Any) -> Response:
+    return _problem(503, "the feedback cannot be written at the moment: nothing was kept, ask again")
