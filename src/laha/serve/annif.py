@@ -24,7 +24,7 @@ from laha.serve.schemas import (
 )
 from laha.serve.service import Service
 
-Limit = Annotated[int, Query(ge=1, le=2**31)]
+Limit = Annotated[int, Query(ge=1)]
 Threshold = Annotated[float, Query(ge=0, le=1)]
 
 
@@ -56,8 +56,8 @@ def annif_routes(service: Service) -> APIRouter:
     )
     async def suggest(
         project_id: str,
-        text: Annotated[Text, Form()],
-        limit: Annotated[int, Form(ge=1, le=2**31)] = 10,
+        text: Annotated[Text, Form(min_length=1)],
+        limit: Annotated[int, Form(ge=1)] = 10,
         threshold: Annotated[float, Form(ge=0, le=1)] = 0.0,
         language: Annotated[str | None, Form(description="not used: labels have one name")] = None,
     ) -> Response:

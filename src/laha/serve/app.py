@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from laha import __version__
 from laha.serve.annif import annif_routes
+from laha.serve.configuration import ServeConfiguration
 from laha.serve.guard import Guard
 from laha.serve.pages import page_routes
 from laha.serve.problems import PROBLEM_JSON, Problem, RequestProblem, problem_body, problem_headers
@@ -49,12 +51,13 @@ def create_app(service: Service, api_key: str | None = None) -> Guard:
         (Exception, _of_bug),
     ):
         app.add_exception_handler(kind, answer)
-    _describe(app, api_key is not None)
+    _describe(app, service.configuration, api_key is not None)
+    logging.getLogger("uvicorn.access").disabled = True  # it writes whole addresses, which may hold labels
     return Guard(app, service, api_key)
 
 
-def _describe(app: FastAPI, secret: bool) -> None:
-    """Complete the OpenAPI document: problems, and the key where one is needed."""
+def _describe(app: FastAPI, bounds: ServeConfiguration, secret: bool) -> None:
+    """Complete the OpenAPI document: bounds, problems, and the key where one is needed."""
     document = app.openapi()
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
@@ -65,12 +68,50 @@ def _describe(app: FastAPI, secret: bool) -> None:
             "bearer": {"type": "http", "scheme": "bearer"},
             "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
         }
+    for name, limits in _bounds(bounds).items():
+        for field, limit in limits.items():
+            _bound(schemas[name]["properties"][field], limit)
     for path, methods in document["paths"].items():
         for operation in methods.values():
+            for parameter in operation.get("parameters", ()):
+                if path.endswith("/suggest-batch") and parameter["name"] == "limit":
+                    parameter["schema"]["maximum"] = bounds.max_top
             if secret and path not in ("/health", "/ready"):
                 operation["security"] = [{"bearer": []}, {"header": []}]
             elif not secret:
                 operation["responses"].pop("401", None)
+
+
+def _bounds(bounds: ServeConfiguration) -> dict[str, dict[str, dict[str, int]]]:
+    """Return what the settings bound, by schema and field, in JSON Schema's words."""
+    text, texts = {"maxLength": bounds.max_text}, {"maxItems": bounds.max_texts}
+    form = "Body_suggest_v1_projects__project_id__suggest_post"  # FastAPI's name for that form
+    return {
+        "TagRequest": {
+            "text": text | texts,
+            "top": {"maximum": bounds.max_top},
+            "exclude": {"maxItems": bounds.max_top},
+        },
+        "ExplainRequest": {
+            "text": text,
+            "top": {"maximum": 2 * bounds.explained},
+            "labels": {"maxItems": 2 * bounds.explained},
+        },
+        "FeedbackRequest": {"text": text, "decisions": {"maxItems": bounds.max_decisions}},
+        "AnnifDocuments": {"documents": texts},
+        "AnnifDocument": {"text": text},
+        "AnnifLearned": {"text": text, "subjects": {"maxItems": bounds.max_decisions}},
+        form: {"text": text, "limit": {"maximum": bounds.max_top}},
+    }
+
+
+def _bound(schema: dict[str, Any], limits: dict[str, int]) -> None:
+    """Put limits where their type is, in one of several alternatives too."""
+    kinds = {"maxLength": "string", "maxItems": "array", "maximum": "integer"}
+    for part in (schema, *schema.get("anyOf", ())):
+        part.update({name: value for name, value in limits.items() if part.get("type") == kinds[name]})
+        if part.get("type") == "array" and "maxLength" in limits and part["items"].get("type") == "string":
+            part["items"]["maxLength"] = limits["maxLength"]
 
 
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:

@@ -23,9 +23,7 @@ class Monitoring:
         self._requests = Counter(
             "laha_requests", "requests answered", ["method", "route", "status"], registry=self.registry
         )
-        self._seconds = self._histogram(
-            "laha_request_seconds", "from head to answer", SECONDS, ["route"]
-        )
+        self._seconds = self._histogram("laha_request_seconds", "from head to answer", SECONDS, ["route"])
         self._batches = self._histogram("laha_batch_texts", "texts the model read at once", TEXTS)
         self._model = self._histogram("laha_batch_seconds", "time of the model for a batch", SECONDS)
         self._decisions = Counter("laha_decisions", "decisions kept", ["decision"], registry=self.registry)

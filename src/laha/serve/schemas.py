@@ -21,6 +21,13 @@ Name = Annotated[str, BeforeValidator(_clean)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=1)]  # JSON tells 5.0 from 5 no more than JSON Schema does
+
+
 class Request(BaseModel):
     """A request: nothing but what is described, and no guessing of types."""
 
@@ -31,7 +38,7 @@ class TagRequest(Request):
     """One text or many, and which labels are wanted."""
 
     text: Annotated[str | list[str], BeforeValidator(_clean), Field(description="one text, or a list of them")]
-    top: int = Field(10, ge=1, le=2**31, description="labels a text, at most")
+    top: Count = Field(10, description="labels a text, at most")
     min_score: Share = Field(0.0, description="leave out labels below it")
     min_precision: Share | None = Field(
         None, description="leave out labels below the score that held this precision on held-out documents"
@@ -44,7 +51,7 @@ class ExplainRequest(Request):
 
     text: Text
     labels: list[Name] | None = None
-    top: int | None = Field(None, ge=1, le=2**31, description="without labels: so many of the best")
+    top: Count | None = Field(None, description="without labels: so many of the best")
 
 
 class DecisionEntry(Request):
