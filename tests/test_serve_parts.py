@@ -230,4 +230,10 @@ def test_the_key_comes_from_a_file_or_the_environment(tmp_path: Any, monkeypatch
 def test_what_is_no_model_is_told_before_a_port_is_taken(tmp_path: Any) -> None:
     with pytest.raises(LahaError, match="there is no model"):
         serve(tmp_path / "none", Popular, "127.0.0.1", 0, ServeConfiguration())
+    Popular().fit(["a"], [["x"]]).save(tmp_path / "model")
+    with pytest.raises(LahaError, match=r"cannot listen on no\.such\.host\.invalid, port 0"):
+        serve(tmp_path / "model", Popular, "no.such.host.invalid", 0, ServeConfiguration())
+    labels = tmp_path / "model" / "labels.jsonl"
+    with pytest.raises(LahaError, match="cannot keep feedback there"):
+        serve(tmp_path / "model", Popular, "127.0.0.1", 0, ServeConfiguration(), feedback=labels)
     assert feedback_path(tmp_path / "model") == tmp_path.resolve() / "model.feedback.sqlite"

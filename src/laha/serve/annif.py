@@ -132,8 +132,9 @@ def _results(service: Service, pairs: Pairs) -> list[dict[str, Any]]:
 
 def _learn(service: Service, documents: list[AnnifLearned]) -> None:
     service.check_texts([document.text for document in documents])
+    for document in documents:
+        service.check_bound("subjects", len(document.subjects), "max_decisions")
     known = [(document.text, _labels(service, document.subjects)) for document in documents]
-    service.check_bound("subjects", sum(len(labels) for _, labels in known), "max_decisions")
     _ = service.feedback
     for text, labels in known:
         if labels:

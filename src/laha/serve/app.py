@@ -73,6 +73,8 @@ def _describe(app: FastAPI, bounds: ServeConfiguration, secret: bool) -> None:
             _bound(schemas[name]["properties"][field], limit)
     for path, methods in document["paths"].items():
         for operation in methods.values():
+            if path.endswith("/learn"):
+                operation["requestBody"]["content"]["application/json"]["schema"]["maxItems"] = bounds.max_texts
             for parameter in operation.get("parameters", ()):
                 if path.endswith("/suggest-batch") and parameter["name"] == "limit":
                     parameter["schema"]["maximum"] = bounds.max_top
@@ -84,12 +86,12 @@ def _describe(app: FastAPI, bounds: ServeConfiguration, secret: bool) -> None:
 
 def _bounds(bounds: ServeConfiguration) -> dict[str, dict[str, dict[str, int]]]:
     """Return what the settings bound, by schema and field, in JSON Schema's words."""
-    text, texts = {"maxLength": bounds.max_text}, {"maxItems": bounds.max_texts}
+    text, texts, top = {"maxLength": bounds.max_text}, {"maxItems": bounds.max_texts}, {"maximum": bounds.max_top}
     form = "Body_suggest_v1_projects__project_id__suggest_post"  # FastAPI's name for that form
     return {
         "TagRequest": {
             "text": text | texts,
-            "top": {"maximum": bounds.max_top},
+            "top": top,
             "exclude": {"maxItems": bounds.max_top},
         },
         "ExplainRequest": {
@@ -101,13 +103,13 @@ def _bounds(bounds: ServeConfiguration) -> dict[str, dict[str, dict[str, int]]]:
         "AnnifDocuments": {"documents": texts},
         "AnnifDocument": {"text": text},
         "AnnifLearned": {"text": text, "subjects": {"maxItems": bounds.max_decisions}},
-        form: {"text": text, "limit": {"maximum": bounds.max_top}},
+        form: {"text": text | {"minLength": 1}, "limit": top},
     }
 
 
 def _bound(schema: dict[str, Any], limits: dict[str, int]) -> None:
     """Put limits where their type is, in one of several alternatives too."""
-    kinds = {"maxLength": "string", "maxItems": "array", "maximum": "integer"}
+    kinds = {"minLength": "string", "maxLength": "string", "maxItems": "array", "maximum": "integer"}
     for part in (schema, *schema.get("anyOf", ())):
         part.update({name: value for name, value in limits.items() if part.get("type") == kinds[name]})
         if part.get("type") == "array" and "maxLength" in limits and part["items"].get("type") == "string":

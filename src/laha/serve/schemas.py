@@ -25,7 +25,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1)]  # JSON tells 5.0 from 5 no more than JSON Schema does
+Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]  # JSON tells 5.0 from 5 no more than JSON Schema does
 
 
 class Request(BaseModel):

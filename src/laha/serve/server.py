@@ -55,10 +55,10 @@ def serve(
 ) -> None:
     """Serve a model folder until SIGTERM or SIGINT; requests in work are answered first."""
     read_manifest(model, KIND, check=False)  # what is no model is told before anything else
-    listening = _listen(host, port)
     store = None
     if configuration.keep_feedback:
         store = FeedbackStore(feedback or feedback_path(model), configuration.keep_texts)
+    listening = _listen(host, port)
     service = Service(model, load, configuration, store, examples)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
     if host not in LOOPBACK and api_key is None:

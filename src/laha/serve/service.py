@@ -149,8 +149,8 @@ class Service:
             raise RequestProblem(409, f"{self.model.model_name} has no attention to explain")
         self.check_texts([text])
         names = None if labels is None else [self.details.labels[self.known(name)].name for name in labels]
-        count = (top or min(self.configuration.explained, len(self.details.labels))) if names is None else len(names)
-        self.check_bound("labels to explain", count, "explained", 2)
+        count = top or min(self.configuration.explained, len(self.details.labels))
+        self.check_bound("labels to explain", max(count, len(names or ())), "explained", 2)
         if names == []:
             return {"text": text, "labels": []}
         top = min(count, len(self.details.labels))
