@@ -40,11 +40,11 @@ def make_model(folder: Path, labels: int = LABELS) -> None:
 class Server:
     """`laha serve` as a process of its own."""
 
-    def __init__(self, model: Path, precision: str = "auto", **settings: float):
+    def __init__(self, model: Path, precision: str = "auto", threads: int | None = None, **settings: float):
         chosen = {"log_requests": "false", "keep_feedback": "false", **settings}
         options = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "laha", "serve", str(model), "--port", "0", "--precision", precision, *options]
-        cores = str(len(os.sched_getaffinity(0)))
+        cores = str(threads or len(os.sched_getaffinity(0)))
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": cores}
         )

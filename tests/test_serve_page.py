@@ -209,7 +209,7 @@ def test_a_shared_link_holds_the_view_and_sends_the_text_nowhere(page: Any, live
     page.on("request", lambda request: asked.append(request.url))
     page.click("#share")
     until(page, "location.hash.startsWith('#view=')")
-    assert asked == []
+    assert [address for address in asked if not address.endswith("/icon.svg")] == []  # Chromium draws the tab anew
     address = page.evaluate("location.href")
     other = page.context.browser.new_context().new_page()
     sent: list[str] = []

@@ -64,7 +64,8 @@ class Service:
             details = LabelDetails(model, self._load_examples() if self._load_examples is not None else None)
             self.manifest = read_manifest(self._folder, KIND, check=False)
             self.modified = datetime.fromtimestamp(self._folder.stat().st_mtime, UTC).isoformat()
-            model.predict(["a first text: some models compute what all texts share on it"], 8)
+            for texts in (1, 8):  # what is computed once, and the threads that many texts share, are made now
+                model.predict(["a first text, and what all texts have in common"] * texts, 8)
             self.calibrated = _calibrated(model)
         except Exception as error:
             self.failure = error
