@@ -40,7 +40,7 @@ class LiveServer:
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
         app = create_app(self.service, api_key)
         self.server = uvicorn.Server(
-            uvicorn.Config(app, log_config=None, access_log=False, ws="none", server_header=False)
+            uvicorn.Config(app, log_config=None, access_log=False, http="h11", ws="none", server_header=False)
         )
         self.thread = Thread(target=lambda: asyncio.run(self.server.serve(sockets=[self.socket])))
         self.waits = load is not None

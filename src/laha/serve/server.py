@@ -23,6 +23,7 @@ from laha.serve.configuration import ServeConfiguration
 from laha.serve.service import Service
 from laha.storage import read_manifest
 
+MAX_HEAD = 65_536  # bytes of a request's line and headers
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -72,6 +73,8 @@ def serve(
             server_header=False,
             date_header=True,
             timeout_graceful_shutdown=int(configuration.drain_seconds + 0.999),
+            http="h11",  # bounds the head of a request, which other parsers do not
+            h11_max_incomplete_event_size=MAX_HEAD,
             ws="none",
         )
     )

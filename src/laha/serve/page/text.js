@@ -38,7 +38,7 @@ export class WordView {
       return span;
     });
     const rest = points.slice(place).join("");
-    if (rest) pieces.push(words.length ? make("span", { class: "rest" }, rest) : rest);
+    if (rest) pieces.push(/[\p{L}\p{N}]/u.test(rest) && words.length ? make("span", { class: "rest" }, rest) : rest);
     this.root.replaceChildren(...pieces);
     this.info.replaceChildren();
   }
