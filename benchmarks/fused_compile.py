@@ -23,16 +23,21 @@ from laha.scoring.fused_forward import forward_kernel
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 R = 256
-HALF = {"Q", "Q_S", "Q_I", "K", "K_S", "K_I", "V", "V_w", "aside"}
+HALF = {"Q", "Q_S", "Q_I", "K", "K_S", "K_I", "V", "V_w", "W_o", "hidden", "aside"}
 FLOAT = {"g", "c", "b_f", "w_o", "b_o", "logits", "statistics", "lse", "weights", "slopes", "offsets"}
 FLOAT |= {"dQ", "dK", "dV", "dg"}
 INTEGER = {"lengths", "signs"}
 KERNELS = {
-    "forward": (forward_kernel, {"TRAINING": False}),
-    "forward, training": (forward_kernel, {"TRAINING": True}),
-    "query gradient": (query_gradient_kernel, {}),
-    "key gradient": (key_gradient_kernel, {}),
-    "value gradient": (value_gradient_kernel, {}),
+    "forward": (forward_kernel, {"TRAINING": False, "OWN": False, "HIDDEN": False}),
+    "forward, training": (forward_kernel, {"TRAINING": True, "OWN": False, "HIDDEN": False}),
+    "query gradient": (query_gradient_kernel, {"OWN": False}),
+    "key gradient": (key_gradient_kernel, {"OWN": False}),
+    "value gradient": (value_gradient_kernel, {"OWN": False}),
+    "forward, own outputs": (forward_kernel, {"TRAINING": False, "OWN": True, "HIDDEN": False}),
+    "forward, training, own outputs": (forward_kernel, {"TRAINING": True, "OWN": True, "HIDDEN": True}),
+    "query gradient, own outputs": (query_gradient_kernel, {"OWN": True}),
+    "key gradient, own outputs": (key_gradient_kernel, {"OWN": True}),
+    "value gradient, own outputs": (value_gradient_kernel, {"OWN": True}),
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -139,3 +141,52 @@ def test_a_peers_folder_comes_back_as_it_was_and_no_file_leaves_it(tmp_path: Pat
     assert (tmp_path / "two" / "deep" / "weights.bin").read_bytes() == b"12"
     with pytest.raises(ModelError, match="forbidden name"):
         spread({"peer~..~out.bin": b""}, tmp_path / "two")
+
+
+@pytest.mark.parametrize("settings", [{"kind": "ovr", "cost": 1.0}, {"trees": 2, "children": 4, "leaf": 2}])
+def test_napkinxc_is_given_its_settings(settings, tmp_path: Path):
+    pytest.importorskip("napkinxc", reason="the extra `peers` is not installed")
+    model = create("peer:napkinxc", **settings).fit(TRAIN)
+    assert model.predict(["apple pear plum"], top=1).named()[0][0][0] == "fruit"
+    model.save(tmp_path / "model")
+    again = laha.load(tmp_path / "model")
+    assert (again.predict_scores(TRAIN.texts) != model.predict_scores(TRAIN.texts)).nnz == 0
+    names = [path.name for path in (tmp_path / "model").iterdir()]
+    assert any("member_1" in name for name in names) == ("trees" in settings)
+
+
+def test_omikuji_is_given_its_settings():
+    model: Any = create("peer:omikuji", children=4, balanced=False, depth=3, leaf=2, trees=1).fit(TRAIN)
+    given = json.loads(model.files_["settings.json"])
+    assert given["n_features"] == len(model.vocabulary_.words)
+    assert list(model.files_) == ["settings.json", "tree0.cbor"]
+    assert model.clustering() == {
+        "cluster_k": 4,
+        "cluster_balanced": False,
+        "max_depth": 3,
+        "min_branch_size": 2,
+        "collapse_every_n_layers": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        ("peer:napkinxc", {"kind": "ovo"}, "kind=ovo: did you mean 'ovr'"),
+        ("peer:libpecos", {"negatives": "tfm"}, "negatives=tfm: did you mean 'tfn'"),
+        ("peer:omikuji", {"children": 1}, "children=1: the value must be at least 2"),
+    ],
+)
+def test_a_peers_wrong_setting_is_told(name, setting, message):
+    with pytest.raises(ConfigurationError, match=message):
+        _ = create(name, **setting).configuration
+
+
+@pytest.mark.skipif(not os.environ.get("LAHA_PECOS_PYTHON"), reason="LAHA_PECOS_PYTHON names no interpreter")
+def test_libpecos_is_given_its_settings():
+    settings = {"negatives": "tfn+man", "relevance": "induce", "leaf": 2, "children": 2, "cost": 0.5, "beam": 2}
+    model: Any = create("peer:libpecos", **settings).fit(TRAIN)
+    assert model.predict(["apple pear plum"], top=1).named()[0][0][0] == "fruit"
+    plain: Any = create("peer:libpecos").fit(TRAIN)
+    rankers = [sum(name.endswith("W.npz") for name in fitted.files_) for fitted in (plain, model)]
+    assert rankers == [1, 3]  # levels: 6 labels in one cluster of up to 100, and halved until two are left

@@ -21,6 +21,7 @@ from laha import cli
 from laha.corpus import Parts
 from laha.datasets import convert
 from laha.prepared import Prepared
+from laha.registry import estimator_class
 from laha.tagger import LAHA
 
 SETTINGS = [item for key, value in SMALL.items() if key != "device" for item in ("--set", f"{key}={value}")]
@@ -268,6 +269,21 @@ def test_interrupted_it_exits_130_and_says_how_to_continue(prepared_folder: Path
     assert code == 130, error
     assert b"--resume" in error
     assert b"Traceback" not in error
+
+
+@pytest.mark.parametrize(("model", "told"), [("popular", "nothing of it is kept"), ("laha", "continue with --resume")])
+def test_only_what_is_kept_is_said_to_be_kept(
+    run: Run, prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, told: str
+) -> None:
+    def stop(self: Any, *_: Any, folder: Path | None = None, **__: Any) -> None:
+        if folder is not None:
+            (folder / "checkpoint.safetensors").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(estimator_class(model), "fit", stop)
+    stopped = run("train", prepared_folder, "--out", tmp_path / "model", "--model", model)
+    assert stopped.code == 130
+    assert f"laha: stopped; {told}" in stopped.err
 
 
 def test_a_reader_that_goes_away_is_no_error(model: Path, tmp_path: Path) -> None:

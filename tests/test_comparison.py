@@ -12,13 +12,15 @@ import pytest
 from tests.conftest import make_corpus
 from typer.testing import CliRunner
 
+from laha import comparison_report
 from laha.cli import app, main
-from laha.comparison import Job, check_corpus, compare, finished_row, plan
-from laha.comparison_report import METRICS, cells, draw_plots, markdown
+from laha.comparison import Job, compare, finished_row, plan
+from laha.comparison_report import HEADER, METRICS, cells, draw_bars, draw_plots, markdown
 from laha.corpus import Parts
-from laha.datasets import convert
+from laha.datasets import content_sha256, convert
 from laha.errors import ConfigurationError, LahaError
 from laha.progress import Progress
+from laha.terminal import table
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +113,19 @@ def test_other_settings_are_another_model(finished, corpus):
     assert finished_row(job) is None
 
 
+def test_other_documents_under_the_same_name_are_another_corpus(tmp_path, monkeypatch):
+    folder, out = tmp_path / "topics", tmp_path / "out"
+    convert(Parts(make_corpus(80, 1), None, make_corpus(30, 3), "topics"), folder)
+
+    def job() -> Job:
+        return plan(str(folder), ["popular"], out, corpus_sha256=content_sha256(folder))[0]
+
+    compare([job()], work=work_well)
+    assert finished_row(job()) is not None
+    convert(Parts(make_corpus(81, 1), None, make_corpus(30, 3), "topics"), folder)
+    assert finished_row(job()) is None
+
+
 def test_each_model_has_a_process_of_its_own_and_reports_from_it(tmp_path):
     seen = []
     rows = compare(plan("c", ["popular", "bonsai"], tmp_path), lambda *call: seen.append(call), work_well)
@@ -174,6 +189,41 @@ def test_plots_are_drawn_where_matplotlib_is(finished, tmp_path, monkeypatch):
     assert draw_plots(rows, "topics", tmp_path) == []
 
 
+def test_what_was_not_measured_has_no_bar(monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(
+        comparison_report, "draw_bars", lambda axis, names, values, *rest: drawn.append((rest[0], values))
+    )
+    rows = [
+        {"model": "one", "metrics": {"P@1": 5.0}, "train_seconds": None, "model_bytes": 3e6},
+        {"model": "two", "metrics": {"P@1": 6.0}, "train_seconds": None, "milliseconds_per_document": 2.0},
+    ]
+    draw_plots(rows, "topics", tmp_path)
+    assert drawn[0] == ("P@1 (%)", [5.0, 6.0])
+    assert drawn[1] == ("P@5 (%)", [None, None])
+    assert drawn[4:] == [("ms/document, batch", [None, 2.0]), ("model MB", [3.0, None])]  # no panel of training times
+    monkeypatch.undo()
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    draw_bars(axis, ["one", "two"], [None, 2.0], "title", "{:.1f}")
+    assert [bar.get_y() + bar.get_height() / 2 for bar in axis.patches] == [1.0]
+    assert [text.get_text() for text in axis.texts] == ["2.0"]
+
+
+def test_a_narrow_terminal_gets_a_folded_table(finished):
+    _, rows = finished
+    folded = table(HEADER, [cells(row) for row in rows], width=80)
+    assert max(map(len, folded.splitlines())) <= 80
+    blocks = folded.split("\n\n")
+    assert len(blocks) == 2
+    assert all(block.splitlines()[2].startswith("one-vs-all") for block in blocks)
+    assert sorted(folded.split()) == sorted(
+        [*table(HEADER, [cells(row) for row in rows]).split(), "model", "popular", "one-vs-all"]
+    )
+
+
 def test_the_command_line_prints_the_table_and_fails_at_the_end(corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("LAHA_PECOS_PYTHON", raising=False)
     arguments = ["compare", str(corpus), "--models", "peer:libpecos,popular", "--out", str(tmp_path / "out")]
@@ -204,7 +254,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
 
 def test_a_wrong_corpus_or_no_model_is_told_before_anything_is_begun(tmp_path: Path) -> None:
     with pytest.raises(LahaError, match="no such file or folder"):
-        check_corpus("nowhere-at-all")
+        content_sha256("nowhere-at-all")
     with pytest.raises(LahaError, match="no model is named"):
         plan("builtin:pydocs", [], tmp_path / "out")
     assert not (tmp_path / "out").exists()

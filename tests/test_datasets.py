@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 
 import pytest
 
 from laha import pydocs
 from laha.corpus import Corpus, LabelDetail, Parts
 from laha.datasets import (
+    content_sha256,
     convert,
     find_corpus,
     open_corpus,
@@ -112,6 +114,30 @@ def test_label_details_need_a_label(tmp_path):
     (tmp_path / "labels.tsv").write_text("x\tid:1\n\n\tid:2\n")
     with pytest.raises(CorpusError, match=r"labels\.tsv, line 3: the first column, the label, is empty"):
         read_label_details(tmp_path)
+
+
+def test_the_sum_of_a_corpus_follows_its_documents_and_not_their_compression(folder, tmp_path):
+    before = content_sha256(folder)
+    packed = tmp_path / "packed"
+    shutil.copytree(folder, packed)
+    for file in [*packed.glob("*.jsonl")]:
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    (packed / "README").write_text("not of the corpus")
+    assert content_sha256(packed) == before
+    (packed / "labels.tsv").write_text("x\tid:1\n")
+    labelled = content_sha256(packed)
+    assert labelled != before
+    assert content_sha256("packed", tmp_path) == labelled
+    assert len({content_sha256("builtin:pydocs"), before, labelled}) == 3
+
+
+def test_the_sum_of_an_xmc_folder_is_of_texts_and_labels(tmp_path):
+    (tmp_path / "train_texts.txt").write_text("a text\n")
+    (tmp_path / "train_labels.txt").write_text("x\n")
+    before = content_sha256(tmp_path)
+    (tmp_path / "train_labels.txt").write_text("y\n")
+    assert content_sha256(tmp_path) != before
 
 
 # The XMC layout

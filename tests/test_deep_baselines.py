@@ -22,6 +22,7 @@ from laha.errors import ConfigurationError, Interrupted, LahaError, ModelError
 from laha.network.attention_xml import AttentionXMLNetwork
 from laha.network.attention_xml_tree import AttentionXMLTree
 from laha.prepared import Prepared
+from laha.scoring.beam import Beam
 from laha.storage import read_tensors, write_manifest, write_tensors
 from laha.training import Examples, Trainer, TrainingConfiguration
 from laha.training_folder import train_to_folder
@@ -202,3 +203,10 @@ def test_a_level_is_trained_on_its_candidates_alone(prepared: Prepared) -> None:
     truth = labels[documents].toarray()[:, [1, 2, 4]]
     expected = -(truth * np.log(predicted) + (1 - truth) * np.log(1 - predicted)).sum() / 6
     assert float(trainer._step(documents)["loss"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_a_tree_every_label_is_scored(prepared: Prepared, tree: AttentionXML) -> None:
+    model = fit("attentionxml", prepared, epochs=1)
+    assert model.scorer_.shortlist is None
+    assert model.predict_scores(["red apple"]).nnz == len(model.labels_)
+    assert isinstance(tree.scorer_.shortlist, Beam)

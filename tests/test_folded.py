@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from laha.network.attention_xml import AttentionXMLNetwork
 from laha.network.encoder import word_mask
 from laha.network.laha import LAHANetwork
 from laha.scoring import folded, streaming
 from laha.scoring.folded import FoldedScoring, Queries
+from laha.scoring.folded_attention_xml import FoldedAttentionXML
 from laha.scoring.paths import choose_scoring
 
 VARIANTS = [("hybrid", "adaptive"), ("hybrid", "mean"), ("self", "adaptive"), ("interaction", "adaptive")]
@@ -40,7 +42,7 @@ def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     return
 
 
-def gradients(network: LAHANetwork, logits: Tensor) -> list[Tensor]:
+def gradients(network: torch.nn.Module, logits: Tensor) -> list[Tensor]:
     loss = (logits.sigmoid() * torch.linspace(-1, 1, logits.numel()).view_as(logits)).sum()
     parameters = [p for p in network.parameters() if p.requires_grad]
     found = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -113,6 +115,25 @@ def test_no_documents_give_no_rows(network: LAHANetwork) -> None:
     documents = scoring.encode(torch.zeros((1, 1), dtype=torch.long), torch.ones(1, dtype=torch.long))
     none = type(documents)(*(None if part is None else part[:0] for part in documents))
     assert scoring.score(none).shape == (0, 150)
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("layers", [0, 1, 2])
+@pytest.mark.parametrize("labels", [None, torch.tensor([7, 0, 149, 3]), torch.arange(44).view(4, 11)])
+def test_attention_xml_is_scored_as_it_is_written(
+    batch: tuple[Tensor, Tensor], labels: Tensor | None, layers: int
+) -> None:
+    torch.manual_seed(5)
+    network = AttentionXMLNetwork(30, 6, 150, units=5, hidden_units=7, hidden_layers=layers).double()
+    scoring = choose_scoring(network)
+    assert type(scoring) is FoldedAttentionXML
+    expected, logits = network(*batch, labels), scoring.score(scoring.encode(*batch), labels)
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-12)
+    for ours, theirs in zip(gradients(network, logits), gradients(network, expected), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    documents = scoring.encode(*batch)
+    at_once = [scoring._logits(documents, word_mask(batch[1], 9), chunk) for chunk in scoring.queries(labels).chunks(4)]
+    torch.testing.assert_close(torch.cat(at_once, dim=1), expected, rtol=0, atol=1e-12)
 
 
 def test_a_network_that_has_no_faster_way_is_scored_as_it_is_written(network: LAHANetwork) -> None:

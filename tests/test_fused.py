@@ -16,6 +16,7 @@ from torch import Tensor
 
 from laha.network.laha import LAHANetwork
 from laha.scoring import fused
+from laha.scoring.folded import FoldedScoring
 from laha.scoring.paths import FusedScoring, choose_scoring
 
 if find_spec("triton") is None:
@@ -56,19 +57,18 @@ def plain_logits(
         y = A_I @ g[b, :length, 1] + c[1]
         alpha = x.sigmoid() / (x.sigmoid() + y.sigmoid())
         u = alpha[:, None] * (A_S @ V[b, :length]) + (1 - alpha)[:, None] * (A_I @ V[b, :length]) + b_f
-        logits.append(u.relu() @ w_o + b_o)
+        logits.append((u.relu() * w_o).sum(1) + b_o)
     return torch.stack(logits)
 
 
-def make_inputs(lengths: list[int], k: int, d_a: int, r: int, seed: int = 0) -> list[Tensor]:
-    """Random inputs in float64, in the order of NAMES."""
+def make_inputs(lengths: list[int], k: int, d_a: int, r: int, own: bool = False, seed: int = 0) -> list[Tensor]:
+    """Random inputs in float64, in the order of NAMES; `own` outputs for each label, or shared ones."""
     torch.manual_seed(seed)
     batch, n = len(lengths), max(lengths)
     shapes = [(batch, n, d_a), (batch, n, r), (batch, n, r), (batch, n, 2)]
     words = [torch.randn(shape, dtype=torch.float64, device=DEVICE) for shape in shapes]
-    rest = [
-        torch.randn(shape, dtype=torch.float64, device=DEVICE) for shape in ((k, d_a), (k, r), (2,), (r,), (r,), (1,))
-    ]
+    shapes = [(k, d_a), (k, r), (2,), (r,), *([(k, r), (k,)] if own else [(r,), (1,)])]
+    rest = [torch.randn(shape, dtype=torch.float64, device=DEVICE) for shape in shapes]
     return [*words, torch.tensor(lengths, device=DEVICE), *rest]
 
 
@@ -89,17 +89,19 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_logits_are_the_formulas(case: str) -> None:
-    inputs = make_inputs(*CASES[case])
+def test_the_logits_are_the_formulas(case: str, own: bool) -> None:
+    inputs = make_inputs(*CASES[case], own)
     found = fused.fused_logits(*as_type(inputs, torch.float32))
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), plain_logits(*inputs), rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
 @pytest.mark.parametrize("case", CASES)
-def test_every_gradient_is_the_formulas(case: str) -> None:
-    inputs = make_inputs(*CASES[case])
+def test_every_gradient_is_the_formulas(case: str, own: bool) -> None:
+    inputs = make_inputs(*CASES[case], own)
     single = as_type(inputs, torch.float32)
     for x in (*inputs, *single):
         x.requires_grad_(x.is_floating_point())
@@ -153,13 +155,14 @@ def test_padding_is_never_read() -> None:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
-def test_only_asked_for_gradients_are_computed_and_they_do_not_change() -> None:
-    inputs = as_type(make_inputs([9, 4], 11, 16, 16), torch.float32)
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
+def test_only_asked_for_gradients_are_computed_and_they_do_not_change(own: bool) -> None:
+    inputs = as_type(make_inputs([9, 4], 11, 16, 16, own), torch.float32)
     everything = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     logits = fused.fused_logits(*everything)
     delta = torch.randn_like(logits)
     expected = gradients(logits, everything, delta)
-    for wanted in (("Q_S",), ("K_I", "V"), ("g",), ("b_o",)):
+    for wanted in (("Q_S",), ("K_I", "V"), ("g",), ("b_f",), ("w_o",), ("b_o",)):
         some = [x.clone().requires_grad_(name in wanted) for name, x in zip(NAMES, inputs, strict=True)]
         found = gradients(fused.fused_logits(*some), some, delta)
         assert all(torch.equal(found[name], expected[name]) for name in wanted)
@@ -172,24 +175,29 @@ def test_inputs_may_be_views_of_one_buffer() -> None:
     assert torch.equal(fused.fused_logits(*parts, *inputs[3:]), fused.fused_logits(*inputs))
 
 
-@pytest.mark.parametrize("labels", [None, torch.tensor([4, 30, 2])])
-def test_a_network_is_scored_by_the_kernels(labels: Tensor | None) -> None:
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
+@pytest.mark.parametrize("labels", [None, torch.tensor([4, 30, 2])], ids=["all", "sampled"])
+def test_a_network_is_scored_by_the_kernels(labels: Tensor | None, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(3)
-    network = LAHANetwork(30, 6, 37, 4, units=5, attention_units=3).to(DEVICE)
+    network = LAHANetwork(30, 6, 37, 4, units=5, attention_units=3, own_outputs=own).to(DEVICE)
+    if network.prediction.own is not None:
+        torch.nn.init.normal_(network.prediction.own.weight)
     words, lengths = torch.randint(1, 30, (3, 19), device=DEVICE), torch.tensor([19, 4, 1], device=DEVICE)
     labels = None if labels is None else labels.to(DEVICE)
     scoring = choose_scoring(network)
     assert type(scoring) is FusedScoring
-    logits, expected = scoring.score(scoring.encode(words, lengths), labels), network(words, lengths, labels)
+    with monkeypatch.context() as patch:
+        patch.setattr(FoldedScoring, "score", None)  # the kernels', or nobody's
+        logits, expected = scoring.score(scoring.encode(words, lengths), labels), network(words, lengths, labels)
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
     delta = torch.randn_like(expected)
     parameters = [p for p in network.parameters() if p.requires_grad]
     found, wanted = (torch.autograd.grad(x, parameters, delta) for x in (logits, expected))
     for ours, theirs in zip(found, wanted, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-    own = torch.randint(0, 37, (3, 6), device=DEVICE)
-    each = scoring.score(scoring.encode(words, lengths), own)
-    torch.testing.assert_close(each, network(words, lengths).gather(1, own), rtol=0, atol=1e-5)
+    each = torch.randint(0, 37, (3, 6), device=DEVICE)
+    some = scoring.score(scoring.encode(words, lengths), each)
+    torch.testing.assert_close(some, network(words, lengths).gather(1, each), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -220,18 +228,19 @@ def test_the_kernels_compile_for_hopper_and_fit_it() -> None:
     output = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert output.returncode == 0, output.stderr
     reports = json.loads(output.stdout)
-    assert len(reports) == 5
+    assert len(reports) == 10
     for report in reports:
         assert report["tensor_cores"] > 0, report
         assert report["shared_bytes"] <= 227 * 1024, report
         assert report["loop_spills"] <= 0.1 * report["loop_instructions"], report
-        assert report["stack_bytes"] <= 512, report
+        assert report["stack_bytes"] <= 576, report  # spilled between the loops, once a document
 
 
 @needs_gpu
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
 @pytest.mark.parametrize("r", [64, 256])
-def test_bf16_is_no_worse_than_the_formulas_in_bf16(r: int) -> None:
-    inputs = make_inputs([200, 77, 1], 300, r, r)
+def test_bf16_is_no_worse_than_the_formulas_in_bf16(r: int, own: bool) -> None:
+    inputs = make_inputs([200, 77, 1], 300, r, r, own)
     for i in (5, 6, 9):  # queries and w_o as small as a network's
         inputs[i] *= r**-0.5
     half = [x.to(torch.bfloat16) if x.is_floating_point() else x for x in inputs]

@@ -13,11 +13,33 @@ import laha
 
 SOURCE = Path(laha.__file__).parent
 # Each layer's files in the order in which data flows. A new file gets its place here.
+SERVE = [
+    *["serve", "serve.configuration", "serve.problems", "serve.batching", "serve.label_search", "serve.label_details"],
+    *[
+        "serve.monitoring",
+        "serve.schemas",
+        "serve.service",
+        "serve.guard",
+        "serve.routes",
+        "serve.annif",
+        "serve.pages",
+    ],
+    *["serve.app", "serve.server"],
+]
 LAYERS = [
     ["errors", "configuration", "progress", "ranking", "storage"],
     [
-        *["corpus", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "word_vectors"],
-        *["label_graph", "label_vectors", "label_tree", "prepared", "features", "metrics", "batches"],
+        *["corpus", "feedback", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "word_vectors"],
+        *[
+            "label_graph",
+            "label_neighbours",
+            "label_vectors",
+            "label_tree",
+            "prepared",
+            "features",
+            "metrics",
+            "batches",
+        ],
     ],
     [
         *["network", "network.encoder", "network.document_head", "network.self_attention"],
@@ -25,7 +47,7 @@ LAYERS = [
         *["network.attention_xml", "network.attention_xml_tree", "network.xml_cnn", "network.exam"],
     ],
     [
-        *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded"],
+        *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded", "scoring.folded_attention_xml"],
         *["scoring.fused_forward", "scoring.fused_backward", "scoring.fused", "scoring.paths", "scoring.label_index"],
         *[
             "scoring.shortlist",
@@ -47,7 +69,7 @@ LAYERS = [
         *["baselines.peers.libpecos_child", "baselines.peers.libpecos"],
         *["registry", "tagging", "training_folder"],
     ],
-    ["demo", "comparison_report", "comparison", "terminal", "options", "cli"],
+    ["demo", "comparison_report", "comparison", "terminal", "options", *SERVE, "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`
 ]
 ORDER = [name for layer in LAYERS for name in layer]
@@ -111,7 +133,7 @@ def test_the_layers_hold(module):
 
 
 def test_the_packages_of_a_folder_hold_no_code():
-    for name in ("network", "scoring", "baselines", "baselines.peers"):
+    for name in ("network", "scoring", "baselines", "baselines.peers", "serve"):
         (docstring,) = ast.parse(FILES[name].read_text(encoding="utf-8")).body
         assert isinstance(docstring, ast.Expr)
 

@@ -9,6 +9,7 @@ from tests.conftest import SMALL
 
 from laha.corpus import Parts
 from laha.errors import CorpusError, LahaError, ModelError
+from laha.registry import create
 from laha.tagger import LAHA
 from laha.training_folder import train_to_folder, work_folder
 
@@ -42,6 +43,15 @@ def test_a_resumed_run_does_not_prepare_again(parts: Parts, tmp_path: Path) -> N
         train_to_folder(LAHA(**{**QUICK, "units": 5}), fail, out, resume=True)
     train_to_folder(LAHA(**QUICK), fail, out, resume=True)  # the corpus is not read again
     assert not work_folder(out).exists()
+
+
+def test_an_interrupted_classical_model_leaves_nothing_behind(tmp_path: Path) -> None:
+    def interrupt() -> Parts:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_to_folder(create("popular"), interrupt, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_resume_with_nothing_to_resume_starts_from_the_beginning(parts: Parts, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class TrainingState:
     epoch: int = 0  # epochs finished
     step: int = 0  # steps of the current epoch finished
     seconds: float = 0.0
+    done: float = 0.0  # of the schedule, where it is laid over a time
     best_epoch: int = 0
     best_score: float = -1.0
     averaged: int = 0  # epochs in the average

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from io import BufferedReader
@@ -124,7 +125,7 @@ def train(
     """
     from laha.configuration import known_settings, parse_settings
     from laha.registry import create, estimator_class
-    from laha.training_folder import train_to_folder, work_folder
+    from laha.training_folder import holds_work, train_to_folder, work_folder
 
     kind = estimator_class(model).Configuration
     given = parse_settings(kind, settings or []) | vector_files(word_vectors, label_vectors)
@@ -137,7 +138,11 @@ def train(
         with progress_bar() as progress:
             train_to_folder(estimator, source, out, resume, facts, progress, track)
     except (Interrupted, KeyboardInterrupt) as stop:
-        raise Interrupted(f"stopped; continue with --resume (kept in {work_folder(out)})") from stop
+        work = work_folder(out)
+        kept = (
+            f"continue with --resume (kept in {work})" if holds_work(work) else "nothing of it is kept, so start anew"
+        )
+        raise Interrupted(f"stopped; {kept}") from stop
     score = estimator.trained_.get("validation", {}).get("nDCG@5")
     note(f"{out}: {len(estimator.labels_)} labels" + ("" if score is None else f", validation nDCG@5 {score:.2f}"))
 
@@ -272,10 +277,11 @@ def compare(
     JSON and, with laha\\[plots], bar plots), DIR receives the models and a result file each.
     """
     from laha import comparison, comparison_report
+    from laha.datasets import content_sha256
 
     names = [name.strip() for name in models.split(",") if name.strip()]
-    comparison.check_corpus(corpus, data)
-    jobs = comparison.plan(corpus, names, out, settings or [], data, device, seed, shared, command_line())
+    sha256 = content_sha256(corpus, data)
+    jobs = comparison.plan(corpus, names, out, settings or [], data, device, seed, shared, command_line(), sha256)
     with progress_bar() as progress:
         rows = comparison.compare(jobs, progress)
         plots = comparison_report.draw_plots(rows, corpus, out)
@@ -462,8 +468,9 @@ def note(text: str) -> None:
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
-    """Print a table on stdout."""
-    print(table(header, rows))
+    """Print a table on stdout, folded where a terminal is narrower."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(table(header, rows, width))
 
 
 def command_line() -> str:

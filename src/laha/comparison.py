@@ -21,7 +21,7 @@ import numpy as np
 from laha.comparison_report import write_report
 from laha.configuration import known_settings, parse_settings
 from laha.corpus import Corpus
-from laha.datasets import SCHEME, find_corpus, open_corpus, open_parts
+from laha.datasets import open_corpus, open_parts
 from laha.errors import ConfigurationError, Interrupted, LahaError, nearest
 from laha.evaluation import evaluate
 from laha.prepared import Prepared, open_prepared
@@ -49,6 +49,7 @@ class Job:
     device: str
     shared: bool
     command: str
+    corpus_sha256: str = ""
 
     @property
     def model(self) -> Path:
@@ -63,7 +64,13 @@ class Job:
     @property
     def request(self) -> dict[str, Any]:
         """What a finished row must have been asked for to be this job's."""
-        return {"model": self.name, "corpus": self.corpus, "settings": dict(self.settings), "device": self.device}
+        return {
+            "model": self.name,
+            "corpus": self.corpus,
+            "corpus_sha256": self.corpus_sha256,
+            "settings": dict(self.settings),
+            "device": self.device,
+        }
 
 
 def compare(jobs: Sequence[Job], progress: Progress = silent, work: Work | None = None) -> list[dict[str, Any]]:
@@ -90,6 +97,7 @@ def plan(
     seed: int = 0,
     shared: bool = False,
     command: str = "",
+    corpus_sha256: str = "",
 ) -> list[Job]:
     """Turn names and `MODEL.key=value` settings into jobs; a mistake is told before anything is trained."""
     names = list(dict.fromkeys(models))
@@ -107,18 +115,12 @@ def plan(
         given = {key: value for key, value in {"seed": seed, "device": device}.items() if key in known_settings(kind)}
         settings = given | parse_settings(kind, own[name])
         _ = create(name, **settings).configuration
-        jobs.append(Job(name, corpus, settings, out, data, device, shared, command))
+        jobs.append(Job(name, corpus, settings, out, data, device, shared, command, corpus_sha256))
     return jobs
 
 
-def check_corpus(corpus: str, data: Path | None = None) -> None:
-    """Refuse a corpus that is not there: told once, before any process is begun."""
-    if not corpus.startswith(SCHEME):
-        find_corpus(corpus, data)
-
-
 def finished_row(job: Job) -> dict[str, Any] | None:
-    """Return the row of a model that was trained and tested before with the same settings on the same corpus."""
+    """Return the row of a model that was trained and tested before with the same settings on the same documents."""
     try:
         row = json.loads(job.row.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -70,14 +70,17 @@ def draw_plots(rows: Sequence[dict[str, Any]], corpus: str, out: Path) -> list[P
     def canvas(panels: int) -> tuple[Any, list[Any]]:
         figure = Figure(figsize=(3.2 * panels, 1.2 + 0.35 * len(names)), layout="constrained")
         FigureCanvasAgg(figure)
-        return figure, list(figure.subplots(1, panels, sharey=True))
+        return figure, list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
 
     quality, axes = canvas(4)
     for axis, metric in zip(axes, ("P@1", "P@5", "nDCG@5", "PSP@5"), strict=True):
-        draw_bars(axis, names, [row["metrics"].get(metric, 0.0) for row in done], f"{metric} (%)", "{:.1f}")
-    costs, axes = canvas(len(COSTS))
-    for axis, (heading, key, unit, digits) in zip(axes, COSTS, strict=True):
-        draw_bars(axis, names, [(row.get(key) or 0.0) / unit for row in done], heading, f"{{:.{digits}f}}")
+        draw_bars(axis, names, [row["metrics"].get(metric) for row in done], f"{metric} (%)", "{:.1f}")
+    measured = [cost for cost in COSTS if any(row.get(cost[1]) is not None for row in done)]
+    costs, axes = canvas(max(1, len(measured)))
+    for axis, (heading, key, unit, digits) in zip(axes, measured, strict=False):
+        found = [row.get(key) for row in done]
+        values = [None if value is None else value / unit for value in found]
+        draw_bars(axis, names, values, heading, f"{{:.{digits}f}}")
         axis.set_xscale("symlog", linthresh=10.0**-digits)  # costs differ by orders of magnitude, and some are 0
     written = []
     for figure, name in ((quality, "quality"), (costs, "costs")):
@@ -88,10 +91,11 @@ def draw_plots(rows: Sequence[dict[str, Any]], corpus: str, out: Path) -> list[P
     return written
 
 
-def draw_bars(axis: Any, names: Sequence[str], values: Sequence[float], title: str, form: str) -> None:
-    """Draw a bar a model, the first on top, its value beside it."""
-    bars = axis.barh(range(len(names)), values, color="#4477aa")
-    axis.bar_label(bars, labels=[form.format(value) for value in values], padding=2, fontsize=8)
+def draw_bars(axis: Any, names: Sequence[str], values: Sequence[float | None], title: str, form: str) -> None:
+    """Draw a bar a model, the first on top, its value beside it; none where nothing was measured."""
+    measured = {place: value for place, value in enumerate(values) if value is not None}
+    bars = axis.barh(list(measured), list(measured.values()), color="#4477aa")
+    axis.bar_label(bars, labels=[form.format(value) for value in measured.values()], padding=2, fontsize=8)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.margins(x=0.25)

@@ -7,6 +7,7 @@ A folder holds `train.*`, `valid.*` and `test.*` in any format, or the XMC layou
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -72,6 +73,23 @@ def find_corpus(corpus: str | Path, data: Path | None = None) -> Path:
     if named.exists():
         return named
     raise CorpusError(f"no such file or folder, nor is {named}; {nearest_file(named)}", path)
+
+
+def content_sha256(corpus: str | Path, data: Path | None = None) -> str:
+    """Return the sum of a corpus's content, found as `open_parts` finds it: of its files, or of Python's documentation.
+
+    Whether a file is compressed does not count. A prepared folder is known by its manifest, which holds all other sums.
+    """
+    if str(corpus).startswith(SCHEME):
+        return hashlib.sha256(pydocs.cache_key().encode()).hexdigest()
+    path = find_corpus(corpus, data)
+    manifest = path / "manifest.json"
+    files = [path] if path.is_file() else [manifest] if manifest.is_file() else _files_of_folder(path)
+    digest = hashlib.sha256()
+    for file in files:
+        with open_binary(file) as handle:
+            digest.update(file.name.removesuffix(".gz").encode() + hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
 
 
 def cache_folder() -> Path:
@@ -199,6 +217,12 @@ def _files_of_part(folder: Path, part: str) -> list[Path]:
     found = [path for path in folder.glob(f"{part}.*") if path.name.split(".")[0] == part and format_of_ending(path)]
     found += [path for path in folder.glob(f"{part}_texts.txt*") if _is_xmc(path)]
     return sorted(found)
+
+
+def _files_of_folder(folder: Path) -> list[Path]:
+    files = [file for part in PARTS for file in _files_of_part(folder, part)]
+    files += [file.with_name(file.name.replace("_texts.txt", "_labels.txt")) for file in files if _is_xmc(file)]
+    return [file for file in [*files, *sorted(folder.glob("labels.tsv*"))] if file.is_file()]
 
 
 def _is_xmc(path: Path) -> bool:

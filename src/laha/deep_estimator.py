@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,13 +19,15 @@ from laha.configuration import check_choice, check_range
 from laha.errors import ConfigurationError, LahaError, ModelError, nearest
 from laha.estimator import KIND, Documents, Estimator, as_parts
 from laha.label_neighbours import LabelNeighbours
-from laha.prepared import PreparationConfiguration, Prepared, prepare, read_labels, write_labels
+from laha.prepared import KIND as PREPARED
+from laha.prepared import PreparationConfiguration, Prepared, add_vectors, prepare_words, read_labels, write_labels
 from laha.progress import Progress, silent
 from laha.ranking import TopK
 from laha.results import resident_peak, versions
 from laha.scoring.scorer import Scorer
 from laha.storage import (
     atomic_folder,
+    is_folder_of,
     read_lines,
     read_manifest,
     read_tensors,
@@ -55,6 +57,18 @@ class DeepConfiguration(TrainingConfiguration, PreparationConfiguration):
         check_choice(self, "device", DEVICES)
 
 
+@dataclass(frozen=True)
+class Work:
+    """How a fit goes about: where it computes, what it keeps where, and whom it tells."""
+
+    device: torch.device
+    folder: Path | None = None
+    resume: bool = False
+    progress: Progress = silent
+    track: Path | None = None
+    keep: Callable[[], None] | None = None
+
+
 class DeepEstimator(Estimator):
     """A model that is a network: a subclass says how its network begins, and how it is shaped for stored weights."""
 
@@ -82,30 +96,66 @@ class DeepEstimator(Estimator):
         resume: bool = False,
         progress: Progress = silent,
         track: Path | None = None,
+        keep: Callable[[], None] | None = None,
     ) -> Self:
-        """Learn from texts with labels, a Corpus, its Parts, or a Prepared corpus.
+        """Learn from texts with labels, a Corpus, its Parts (or what opens them), or a Prepared corpus.
 
         With `folder`, checkpoints and the log are kept there, and `resume` continues from them. `track` names a
-        folder for TensorBoard.
+        folder for TensorBoard. `keep` is called whenever the model is better than before and can be saved.
         """
+        work = Work(choose_device(self.configuration.device), folder, resume, progress, track, keep)
+        if work.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(work.device)
+        prepared = self._open(documents, labels, valid, work)
+        if self._learn_first(prepared, work):
+            if not prepared.has_vectors:
+                prepared = add_vectors(prepared, progress, self._word_passes(prepared))
+                if folder is not None:
+                    prepared.save(folder / "prepared")
+            self.configuration_ = self._as_prepared(self.configuration_, prepared.configuration)
+            self._build(prepared)
+            trained = self._train(prepared, work)
+            self.trained_ = {**self.trained_, **_training_facts(trained, prepared, work.device)}
+            self._scorer = None
+        self._complete(prepared, work)
+        return self
+
+    def _open(self, documents: Any, labels: Any, valid: Any, work: Work) -> Prepared:
+        """Return the corpus as numbers, perhaps without vectors yet, and take over what the model knows from it."""
         configuration = self.configuration
-        device = choose_device(configuration.device)
         if isinstance(documents, Prepared):
             prepared = documents
+        elif work.folder is not None and is_folder_of(work.folder / "prepared", PREPARED):
+            prepared = Prepared.load(work.folder / "prepared", check=False)
         else:
-            parts = as_parts(documents, labels, valid)
-            prepared = prepare(parts, configuration, configuration.seed, progress)
+            parts = as_parts(documents() if callable(documents) else documents, labels, valid)
+            prepared = prepare_words(parts, configuration, configuration.seed, work.progress)
         self.configuration_ = self._as_prepared(configuration, prepared.configuration)
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-        self._build(self.configuration_, prepared)
-        trained = self._train(prepared, device, folder, resume, progress, track)
-        self.trained_ = _training_facts(trained, prepared, device)
-        self._scorer = None
-        self._complete(prepared, progress)
-        counted = prepared.part("train").labels[:, : prepared.train_labels]
+        self.vocabulary_ = prepared.vocabulary
+        self.labels_ = prepared.labels[: self._labels_of(prepared)]
+        self.train_documents_ = len(prepared.part("train"))
+        self.trained_ = {
+            "corpus": prepared.name,
+            "corpus_sha256": prepared.part("train").sha256,
+            "prepared_seed": prepared.seed,
+            "versions": versions(),
+            "device": device_name(work.device),
+        }
+        counted = prepared.part("train").labels[:, : len(self.labels_)]
         self.neighbours_ = LabelNeighbours.of_documents(counted, prepared.configuration.clique_limit, prepared.seed)
-        return self
+        return prepared
+
+    def _labels_of(self, prepared: Prepared) -> int:
+        """Return how many of the corpus's labels the model can propose: those that some training document has."""
+        return prepared.train_labels
+
+    def _word_passes(self, prepared: Prepared) -> int | None:
+        """Return how often skip-gram may read the corpus at most; None: as often as it likes."""
+        return None
+
+    def _learn_first(self, prepared: Prepared, work: Work) -> bool:
+        """Do what needs no vectors, and say whether to go on to the network: nothing and yes, for most."""
+        return True
 
     def _as_prepared(self, own: Any, prepared: PreparationConfiguration) -> Any:
         """Take over how the corpus was prepared; a setting that was given and says otherwise is an error."""
@@ -117,50 +167,38 @@ class DeepEstimator(Estimator):
                 raise ConfigurationError(f"the corpus was prepared with {name}={value}, not {given}: prepare it anew")
         return replace(own, **taken)
 
-    def _build(self, configuration: Any, prepared: Prepared) -> None:
-        self.configuration_ = configuration
-        torch.manual_seed(configuration.seed)
-        self.vocabulary_ = prepared.vocabulary
-        self.labels_ = prepared.labels[: prepared.train_labels]
-        self.train_documents_ = len(prepared.part("train"))
+    def _build(self, prepared: Prepared) -> None:
+        torch.manual_seed(self.configuration_.seed)
         # Few labels are right, so scores begin at that share: from 1/2, all of them must first be unlearned.
-        share = prepared.part("train").labels.nnz / max(1, self.train_documents_ * len(self.labels_))
+        share = prepared.part("train").labels.nnz / max(1, self.train_documents_ * prepared.train_labels)
         share = min(max(share, 1e-6), 0.5)
         self.network_ = self._begin(prepared, math.log(share / (1 - share)))
         with torch.no_grad():
             self.network_.encoder.word_vectors.weight.copy_(torch.from_numpy(prepared.word_vectors))
 
-    def _train(
-        self,
-        prepared: Prepared,
-        device: torch.device,
-        folder: Path | None,
-        resume: bool,
-        progress: Progress,
-        track: Path | None,
-    ) -> Trained:
+    def _train(self, prepared: Prepared, work: Work) -> Trained:
         train, valid = prepared.part("train"), prepared.part("valid")
         examples = Examples(train.words, train.labels[:, : prepared.train_labels])
         held_out = Examples(valid.words, valid.labels)
-        return self._trainer(self.network_, examples, held_out, device, folder, progress, track).run(resume)
+        return self._trainer(self.network_, examples, held_out, work).run(work.resume)
 
     def _trainer(
         self,
         network: nn.Module,
         train: Examples,
         valid: Examples,
-        device: torch.device,
-        folder: Path | None,
-        progress: Progress,
-        track: Path | None,
+        work: Work,
     ) -> Trainer:
         """Return the one training loop, with the settings of this model."""
-        settings = self.configuration_
-        return Trainer(
-            network, train, valid, settings, settings.max_words, settings.seed, device, folder, progress, track
-        )
+        settings, companion = self.configuration_, self._companion()
+        place = (work.device, work.folder, work.progress, work.track)
+        return Trainer(network, train, valid, settings, settings.max_words, settings.seed, *place, companion)
 
-    def _complete(self, prepared: Prepared, progress: Progress) -> None:
+    def _companion(self) -> float:
+        """Return the weight of a loss beside the network's own: none, for most."""
+        return 0.0
+
+    def _complete(self, prepared: Prepared, work: Work) -> None:
         """Do what is to be done once the network does not change any more: nothing, for most."""
 
     @property
@@ -211,7 +249,14 @@ class DeepEstimator(Estimator):
                 self.neighbours_.save(folder)
             if log is not None and log.is_file():
                 shutil.copyfile(log, folder / "training.jsonl")
+            self._write_more(folder)
             write_manifest(folder, KIND, self.facts(self.configuration_, len(self.vocabulary_.words)))
+
+    def _write_more(self, folder: Path) -> None:
+        """Write further files into the model folder: none, for most."""
+
+    def _read_more(self, folder: Path, device: torch.device) -> None:
+        """Take over what `_write_more` wrote."""
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return what weights.safetensors holds."""
@@ -235,6 +280,7 @@ class DeepEstimator(Estimator):
         arrays = read_tensors(folder / "weights.safetensors")[0]
         try:
             model._restore(arrays, choose_device(device))
+            model._read_more(folder, choose_device(device))
         except (RuntimeError, KeyError) as error:
             raise ModelError(f"{folder}: the weights do not fit the configuration: restore it from a copy") from error
         return model
@@ -258,17 +304,16 @@ def choose_device(device: str) -> torch.device:
     return torch.device(device)
 
 
+def device_name(device: torch.device) -> str:
+    """Return what manifests call a device."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
 def _training_facts(trained: Trained, prepared: Prepared, device: torch.device) -> dict[str, Any]:
-    on_gpu = device.type == "cuda"
-    peak = torch.cuda.max_memory_allocated(device) if on_gpu else resident_peak()
+    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else resident_peak()
     return {
-        "corpus": prepared.name,
-        "corpus_sha256": prepared.part("train").sha256,
-        "prepared_seed": prepared.seed,
-        "versions": versions(),
         "seconds": trained.seconds,
         "peak_memory_bytes": peak,
-        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "best_epoch": trained.best_epoch,
         "validation": next((row for row in trained.history if row["epoch"] == trained.best_epoch), {}),
         "history": trained.history,

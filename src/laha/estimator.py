@@ -121,7 +121,7 @@ class Estimator(ABC):
         raise LahaError(f"{self.model_name} is not calibrated and can promise no precision: train laha-best instead")
 
     def vectors_of_labels(self) -> NDArray[np.float32] | None:
-        """Return a vector for each label (labels, dimensions), like labels near each other; None: it has none."""
+        """Return vectors (labels, dimensions), like labels near each other, perhaps of the first labels alone."""
         return None
 
     def check_fitted(self) -> None:

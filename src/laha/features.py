@@ -55,12 +55,12 @@ class Features:
         """Learn from training documents how rare each of `words` words is."""
         if kind == "binary":
             return cls(kind, np.ones(words, np.float32))
-        holders = np.bincount(_counts(documents, words).indices, minlength=words)
+        holders = np.bincount(word_counts(documents, words).indices, minlength=words)
         return cls(kind, (1 + np.log((1 + len(documents)) / (1 + holders))).astype(np.float32))
 
     def rows(self, documents: WordIds) -> csr_matrix:
         """Return the features of documents: (documents, words), float32, columns in order within a row."""
-        counts = _counts(documents, len(self.rarity))
+        counts = word_counts(documents, len(self.rarity))
         if self.kind == "binary":
             counts.data[:] = 1
             return counts
@@ -81,7 +81,8 @@ def scale_rows(rows: csr_matrix) -> csr_matrix:
     return csr_matrix((data.astype(rows.dtype), rows.indices, rows.indptr), shape=rows.shape)
 
 
-def _counts(documents: WordIds, words: int) -> csr_matrix:
+def word_counts(documents: WordIds, words: int) -> csr_matrix:
+    """Count the known words of documents: (documents, words)."""
     ids = np.asarray(documents.ids, dtype=np.int32)
     known = ids >= RESERVED
     ends: NDArray[Any] = np.concatenate(([0], np.cumsum(known)))[documents.offsets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -86,7 +87,7 @@ class PreparedPart:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared corpus. Labels of train come first, then those that only other parts have."""
+    """A prepared corpus. Labels of train come first, then others that labels.tsv describes, then those of no other."""
 
     name: str
     configuration: PreparationConfiguration
@@ -101,6 +102,20 @@ class Prepared:
     def train_labels(self) -> int:
         """How many labels a model of it can know."""
         return len(self.label_vectors)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the word and label vectors are there already."""
+        return bool(self.word_vectors.shape[1])
+
+    @property
+    def known_labels(self) -> int:
+        """How many labels can be proposed at all: those of train, and those that only the corpus's labels.tsv names.
+
+        A label of which nothing is known but that a validation or test document has it stays unknown.
+        """
+        described = [bool(label.identifier or label.other_names) for label in self.labels[self.train_labels :]]
+        return self.train_labels + (described.index(False) if False in described else len(described))
 
     def part(self, name: str) -> PreparedPart:
         """Return a part, or say which there are."""
@@ -202,6 +217,13 @@ def prepare(
     progress: Progress = silent,
 ) -> Prepared:
     """Tokenise, read or train word vectors, walk the label graph: everything learned from the train part alone."""
+    return add_vectors(prepare_words(parts, configuration, seed, progress), progress)
+
+
+def prepare_words(
+    parts: Parts, configuration: PreparationConfiguration, seed: int = 0, progress: Progress = silent
+) -> Prepared:
+    """Do what takes seconds: words and labels as numbers, no vectors yet."""
     # A model's configuration may be handed over as it is: only the settings of preparation are kept.
     own = {field.name: getattr(configuration, field.name) for field in fields(PreparationConfiguration)}
     configuration = PreparationConfiguration(**own)
@@ -217,36 +239,48 @@ def prepare(
             f"no word of {parts.name} occurs {configuration.min_count} times: give more documents or set min_count=1"
         )
     matrices = {name: corpus.labels_by(names)[0] for name, corpus in corpora.items()}
-    known = len(train.label_names)
-    if configuration.word_vectors is not None:
-        vectors = read_word_vectors(configuration.word_vectors, vocabulary, seed)[0]
-        configuration = replace(configuration, word_dimensions=vectors.shape[1])
-    else:
-        configuration = replace(configuration, word_epochs=_word_epochs(configuration, len(words["train"].ids)))
-        vectors = train_word_vectors(
-            words["train"],
-            vocabulary,
-            configuration.word_dimensions,
-            epochs=configuration.word_epochs or 1,
-            seed=seed,
-            workers=configuration.workers,
-            progress=progress,
-        )
-    if configuration.label_vectors is not None:
-        label_matrix = read_label_vectors(configuration.label_vectors, names[:known], seed)
-        configuration = replace(configuration, label_dimensions=label_matrix.shape[1])
-    else:
-        label_matrix = _walk(matrices["train"][:, :known], configuration, seed, progress)
-    # Through half precision and back, so that a run from memory and one from the folder are the same run.
     return Prepared(
         name=parts.name,
         configuration=configuration,
         seed=seed,
         vocabulary=vocabulary,
         labels=labels,
+        word_vectors=np.zeros((len(vocabulary), 0), np.float32),
+        label_vectors=np.zeros((len(train.label_names), 0), np.float32),
+        parts={name: PreparedPart(words[name], matrices[name], corpora[name].sha256()) for name in corpora},
+    )
+
+
+def add_vectors(bare: Prepared, progress: Progress = silent, passes: int | None = None) -> Prepared:
+    """Return the corpus with word vectors and label vectors, read or trained in at most so many passes."""
+    configuration, seed, known, train = bare.configuration, bare.seed, bare.train_labels, bare.part("train")
+    if configuration.word_vectors is not None:
+        vectors = read_word_vectors(configuration.word_vectors, bare.vocabulary, seed)[0]
+        configuration = replace(configuration, word_dimensions=vectors.shape[1])
+    else:
+        epochs = min(_word_epochs(configuration, len(train.words.ids)), passes or sys.maxsize)
+        configuration = replace(configuration, word_epochs=epochs)
+        vectors = train_word_vectors(
+            train.words,
+            bare.vocabulary,
+            configuration.word_dimensions,
+            epochs=epochs,
+            seed=seed,
+            workers=configuration.workers,
+            progress=progress,
+        )
+    if configuration.label_vectors is not None:
+        names = [label.name for label in bare.labels]
+        label_matrix = read_label_vectors(configuration.label_vectors, names[:known], seed)
+        configuration = replace(configuration, label_dimensions=label_matrix.shape[1])
+    else:
+        label_matrix = _walk(train.labels[:, :known], configuration, seed, progress)
+    # Through half precision and back, so that a run from memory and one from the folder are the same run.
+    return replace(
+        bare,
+        configuration=configuration,
         word_vectors=vectors.astype(np.float16).astype(np.float32),
         label_vectors=label_matrix.astype(np.float16).astype(np.float32),
-        parts={name: PreparedPart(words[name], matrices[name], corpora[name].sha256()) for name in corpora},
     )
 
 
@@ -255,10 +289,11 @@ def _labels(corpora: Mapping[str, Corpus]) -> list[Label]:
     frequency = dict(zip(train.label_names, np.asarray(train.labels.sum(axis=0)).ravel().astype(int), strict=True))
     if not frequency:
         raise CorpusError(f"no training document of {train.name} has a label: give documents with labels")
-    unseen = {name for corpus in corpora.values() for name in corpus.label_names} - frequency.keys()
     details = {name: detail for corpus in corpora.values() for name, detail in corpus.label_details.items()}
+    described = {name for name, detail in details.items() if detail.identifier or detail.other_names} - frequency.keys()
+    unseen = {name for corpus in corpora.values() for name in corpus.label_names} - frequency.keys() - described
     labels = []
-    for name in [*train.label_names, *sorted(unseen)]:
+    for name in [*train.label_names, *sorted(described), *sorted(unseen)]:
         detail = details.get(name)
         identifier, others = (detail.identifier, detail.other_names) if detail else (None, ())
         labels.append(Label(name, int(frequency.get(name, 0)), identifier, others))

@@ -14,7 +14,7 @@ from laha import __version__
 from laha.evaluation import Report
 from laha.storage import atomic_file, read_manifest
 
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gensim", "safetensors", "triton", "omikuji")
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gensim", "safetensors", "triton", "omikuji", "napkinxc")
 
 
 def versions() -> dict[str, str]:
@@ -63,7 +63,8 @@ def record(
         "model_bytes": model_bytes(manifest),
         "metrics": report.as_json(),
     }
-    path = folder / corpus / f"{manifest['model']}-{seed}.json"
+    name = manifest["model"].replace(":", "-")  # no file name on every system has a colon
+    path = folder / corpus / f"{name}-{seed}.json"
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path

@@ -25,21 +25,48 @@ def number(value: Any) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else "–" if value is None else f"{value:,}"
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
+def table(header: list[str], rows: list[list[str]], width: int | None = None) -> str:
     """Lay out a table, the first column to the left and the others to the right.
+
+    One wider than `width` is folded: the columns that do not fit follow below, beside the first column again.
 
     >>> print(table(["", "P@1"], [["laha", "68.0"], ["by frequency", "5.0"]]))
                    P@1
     laha          68.0
     by frequency   5.0
+    >>> print(table(["", "P@1", "P@5"], [["laha", "68.0", "33.3"]], width=12))
+           P@1
+    laha  68.0
+    <BLANKLINE>
+           P@5
+    laha  33.3
     """
     widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
-    lines = []
-    for line in [header, *rows]:
-        first, *others = zip(line, widths, strict=True)
-        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    blocks = []
+    for columns in folds(widths, width):
+        lines = []
+        for line in [header, *rows]:
+            cells = [line[0].ljust(widths[0]), *(line[column].rjust(widths[column]) for column in columns)]
+            lines.append("  ".join(cells).rstrip())
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def folds(widths: list[int], width: int | None) -> list[list[int]]:
+    """Return which columns stand together, the first beside each of them: as many as fit, and one at least.
+
+    >>> folds([4, 5, 5, 5], 20), folds([4, 5, 5, 5], None)
+    ([[1, 2], [3]], [[1, 2, 3]])
+    """
+    blocks: list[list[int]] = [[]]
+    taken = widths[0]
+    for column in range(1, len(widths)):
+        if width is not None and blocks[-1] and taken + 2 + widths[column] > width:
+            blocks.append([])
+            taken = widths[0]
+        blocks[-1].append(column)
+        taken += 2 + widths[column]
+    return blocks
 
 
 def show_explanation(explanation: Explanation) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,9 +25,10 @@ from laha.checkpoint import Checkpoint, TrainingState
 from laha.configuration import check_choice, check_range
 from laha.errors import Interrupted, LahaError
 from laha.metrics import RankingMetrics
+from laha.pace import Pace
 from laha.progress import Progress, silent
 from laha.scoring.paths import choose_scoring
-from laha.scoring.streaming import Scoring, score_some, score_top, words_at_once
+from laha.scoring.streaming import Accompanied, Scoring, score_some, score_top, score_top_each, words_at_once
 from laha.training_log import TrainingLog
 from laha.vocabulary import WordIds
 
@@ -48,6 +49,8 @@ class TrainingConfiguration:
     learning_rate: float = 0.001  # Adam; the paper
     schedule: str = "constant"  # the paper; "linear" falls to 0, "one-cycle" rises for a tenth, then falls
     negatives: int | None = None  # random labels beside a batch's positives; 0: all; None: all up to 5,000, else 2,000
+    weight_decay: float = 0.0  # AdamW's, of all weights; 0: Adam, the paper
+    limit_seconds: float = 0.0  # training ends by then, the schedule laid over the steps that fit; 0: no limit
     clip: float = 5.0  # largest norm of the gradient: one odd batch must not throw the LSTM off
     average_from: int = 0  # stochastic weight averaging from this epoch on; 0: never, as the paper
     precision: str = "auto"  # bfloat16 where a GPU has it (parameters stay float32), else float32
@@ -56,7 +59,7 @@ class TrainingConfiguration:
 
     def __post_init__(self) -> None:
         check_range(self, ("batch", "epochs", "patience", "valid_documents"), 1)
-        check_range(self, ("negatives", "average_from", "checkpoint_seconds"), 0)
+        check_range(self, ("negatives", "average_from", "checkpoint_seconds", "weight_decay", "limit_seconds"), 0)
         check_range(self, ("learning_rate", "clip"), 1e-12)
         check_choice(self, "schedule", SCHEDULES)
         check_choice(self, "precision", PRECISIONS)
@@ -109,20 +112,30 @@ class Trainer:
         folder: Path | None = None,
         progress: Progress = silent,
         track: Path | None = None,
+        companion: float = 0.0,
     ):
+        """Take what to train; `companion` is the weight of the document head's own loss, 0 without such a head."""
         if len(train) == 0 or len(valid) == 0:
             raise LahaError("training needs at least one document to learn from and one to validate on: add documents")
         self.network = network.to(device)
         self.train, self.valid = train, valid.take(configuration.valid_documents, seed)
         self.configuration, self.max_words, self.seed, self.device = configuration, max_words, seed, device
         self.progress = progress
-        self.scoring = choose_scoring(network)
+        self.scoring, self.companion = choose_scoring(network), companion
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
         fused = device.type == "cuda"
-        self.optimizer = torch.optim.Adam(self.parameters.values(), lr=configuration.learning_rate, fused=fused)
+        rate, decay = configuration.learning_rate, configuration.weight_decay
+        self.optimizer = (
+            torch.optim.AdamW(self.parameters.values(), lr=rate, weight_decay=decay, fused=fused)
+            if decay
+            else torch.optim.Adam(self.parameters.values(), lr=rate, fused=fused)
+        )
         self.steps = math.ceil(len(train) / configuration.batch)  # an epoch
+        limit = configuration.limit_seconds
+        self.pace = Pace(limit, configuration.epochs * self.steps) if limit else None
         self.state = TrainingState()
         self.checkpoint = None if folder is None else Checkpoint(folder / "checkpoint.safetensors")
+        self.improved: Callable[[], None] | None = None  # told that a validation was better
         self.log = TrainingLog(None if folder is None else folder / "log.jsonl", track)
 
     def run(self, resume: bool = False) -> Trained:
@@ -143,8 +156,11 @@ class Trainer:
     def _finished(self) -> bool:
         waited = self.state.epoch - self.state.best_epoch
         return self.state.epoch >= self.configuration.epochs or (
-            self.state.epoch > 0 and waited >= self.configuration.patience
+            self.state.epoch > 0 and (waited >= self.configuration.patience or self._over())
         )
+
+    def _over(self) -> bool:
+        return self.pace is not None and self.pace.over(self.state.seconds)
 
     def _epoch(self, started: float, interrupted: Callable[[], bool]) -> None:
         state = self.state
@@ -152,10 +168,12 @@ class Trainer:
         batches = shuffled_batches(self.train.words.lengths, self.configuration.batch, rng)
         saved = time.perf_counter()
         self.network.train()
-        while state.step < len(batches):
+        while state.step < len(batches) and not (state.step and self._over()):
             figures = self._step(batches[state.step])
             state.step += 1
             state.seconds = time.perf_counter() - started
+            if self.pace is not None:
+                state.done = self.pace.advance(state.done, state.epoch * self.steps + state.step, state.seconds)
             self.log.step(state.epoch + 1, state.step, state.seconds, figures)
             self._show()
             if interrupted():
@@ -164,9 +182,14 @@ class Trainer:
             if time.perf_counter() - saved >= self.configuration.checkpoint_seconds:
                 self._save()
                 saved = time.perf_counter()
-        self._validate()
+        better = self._validate()
         state.seconds = time.perf_counter() - started
         self._save()
+        if better and self.improved is not None:
+            current = self._weights()
+            self._load(state.best)
+            self.improved()
+            self._load(current)
 
     def _step(self, documents: NDArray[np.int64]) -> dict[str, Tensor | float]:
         words, lengths = self._tensors(self.train.words, documents)
@@ -180,9 +203,17 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self._autocast():
-            logits = self.scoring.score(self.scoring.encode(words, lengths), labels)  # (batch, sampled labels)
+            encoded = self.scoring.encode(words, lengths)
+            logits = self.scoring.score(encoded, labels)  # (batch, sampled labels)
         entropy = nn.functional.binary_cross_entropy_with_logits(logits.float(), targets, weights, reduction="sum")
         loss = entropy / len(words)
+        figures: dict[str, Tensor | float] = {}
+        if self.companion:  # a loss of its own: a sum of logits would let one learn what the other then need not
+            with self._autocast():
+                logits = cast(Accompanied, self.scoring).companion(encoded, labels)
+            entropy = nn.functional.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum")
+            figures = {"document_loss": entropy.detach() / len(words)}
+            loss = loss + self.companion * entropy / len(words)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.configuration.clip)
@@ -193,6 +224,7 @@ class Trainer:
             "learning_rate": rate,
             "words": float(lengths.sum()) if self.device.type == "cpu" else float(words.numel()),
             "labels": float(logits.shape[1]),
+            **figures,
         }
 
     def _targets(self, documents: NDArray[np.int64]) -> tuple[Tensor | None, Tensor]:
@@ -208,9 +240,10 @@ class Trainer:
             columns, total = np.searchsorted(sample, columns), len(sample)
             labels = torch.from_numpy(sample).to(self.device)
         rows = np.repeat(np.arange(len(documents)), np.diff(truth.indptr))
-        targets = torch.zeros(len(documents) * total)
-        targets[torch.from_numpy(rows * total + columns)] = 1.0
-        return labels, targets.view(len(documents), total).to(self.device)
+        # Made where it is used: of very many labels, the copy would take longer than the step.
+        targets = torch.zeros(len(documents) * total, device=self.device)
+        targets[torch.from_numpy(rows * total + columns).to(self.device)] = 1.0
+        return labels, targets.view(len(documents), total)
 
     def _tensors(self, words: WordIds, documents: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         padded, lengths = pad(words, documents, self.max_words)
@@ -218,6 +251,7 @@ class Trainer:
 
     def _learning_rate(self) -> float:
         done = (self.state.epoch * self.steps + self.state.step) / (self.configuration.epochs * self.steps)
+        done = done if self.pace is None else self.state.done
         return self.configuration.learning_rate * schedule_factor(self.configuration.schedule, done)
 
     def _autocast(self) -> torch.autocast:
@@ -225,7 +259,8 @@ class Trainer:
         wanted = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)
 
-    def _validate(self) -> None:
+    def _validate(self) -> bool:
+        """Measure the network on the validation part; say whether it is better than ever."""
         state = self.state
         state.epoch, state.step = state.epoch + 1, 0
         current = self._weights()
@@ -239,27 +274,36 @@ class Trainer:
         score = figures[CRITERION]
         state.history.append({"epoch": state.epoch, "seconds": state.seconds, **figures})
         self.log.validation(state.epoch, state.seconds, figures)
-        if score > state.best_score:
+        better = score > state.best_score
+        if better:
             state.best_epoch, state.best_score, state.best = state.epoch, score, self._weights()
         if state.average:
             self._load(current)
+        return better
 
     def _valid_metrics(self) -> dict[str, float]:
         self.network.eval()
         frequency = np.asarray(self.train.labels.sum(axis=0)).ravel()
         metrics = RankingMetrics(frequency, len(self.train))
+        beside = {name: RankingMetrics(frequency, len(self.train)) for name in ("attention", "document")}
         scoring = choose_scoring(self.network, frozen=True)
         for documents in sorted_batches(self.valid.words.lengths, words_at_once(self.device), self.max_words):
             words, lengths = self._tensors(self.valid.words, documents)
             with self._autocast():
-                if self.valid.candidates is None:
+                if self.companion:
+                    each = score_top_each(cast(Accompanied, scoring), words, lengths, 5)
+                    for name, own in beside.items():
+                        own.add(each[name][0].cpu().numpy(), self.valid.labels[documents])
+                    ids = each["mean"][0].cpu().numpy()
+                elif self.valid.candidates is None:
                     ids = score_top(scoring, words, lengths, 5)[0].cpu().numpy()
                 else:
                     ids = self._best_candidates(scoring, words, lengths, documents)
             metrics.add(ids, self.valid.labels[documents])
         if not metrics.documents:
             raise LahaError("no validation document has a label: give documents with labels to validate on")
-        return metrics.metrics()
+        own_figures = {f"{name} {CRITERION}": own.metrics()[CRITERION] for name, own in beside.items() if own.documents}
+        return metrics.metrics() | own_figures
 
     @torch.inference_mode()
     def _best_candidates(

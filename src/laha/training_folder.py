@@ -11,14 +11,19 @@ from typing import Any
 from laha.corpus import Parts
 from laha.errors import LahaError
 from laha.estimator import Estimator
-from laha.prepared import KIND, Prepared, prepare
+from laha.prepared import Prepared
 from laha.progress import Progress, silent
-from laha.storage import atomic_file, check_replaceable, is_folder_of
+from laha.storage import atomic_file, check_replaceable
 
 
 def work_folder(out: Path) -> Path:
     """Return where the training of a model keeps its checkpoint: beside the model, never inside it."""
     return out.with_name(out.name + ".training")
+
+
+def holds_work(work: Path) -> bool:
+    """Say whether a training has left there what a resumed one goes on from."""
+    return any((work / name).exists() for name in ("prepared", "checkpoint.safetensors"))
 
 
 def train_to_folder(
@@ -37,13 +42,17 @@ def train_to_folder(
     check_replaceable(out)
     work = work_folder(out)
     _claim(work, model, resume)
+    log = work / "log.jsonl"
+
+    def keep() -> None:
+        model.trained_.update(facts or {})
+        model.save(out, log=log)
+
     if model.resumable:
-        prepared = corpus if isinstance(corpus, Prepared) else _prepared(model, corpus, work / "prepared", progress)
-        model.fit(prepared, folder=work, resume=resume, progress=progress, track=track)  # type: ignore[call-arg]
+        model.fit(corpus, folder=work, resume=resume, progress=progress, track=track, keep=keep)  # type: ignore[call-arg, arg-type]
     else:
         model.fit(corpus if isinstance(corpus, Prepared) else corpus())
-    model.trained_.update(facts or {})
-    model.save(out, log=work / "log.jsonl")
+    keep()
     shutil.rmtree(work)
 
 
@@ -51,8 +60,7 @@ def _claim(work: Path, model: Estimator, resume: bool) -> None:
     """Make the work folder this run's own, or check that the run lying there is this one."""
     mine = {"model": model.model_name, "settings": {k: v for k, v in model.get_params().items() if v is not None}}
     path = work / "run.json"
-    begun = any((work / name).exists() for name in ("prepared", "checkpoint.safetensors"))
-    if path.is_file() and begun:  # a run that failed before either has left nothing worth keeping
+    if path.is_file() and holds_work(work):  # a run that failed before either has left nothing worth keeping
         if not resume:
             raise LahaError(f"an unfinished training lies in {work}: continue it with --resume, or remove that folder")
         lying = json.loads(path.read_text(encoding="utf-8"))
@@ -65,10 +73,3 @@ def _claim(work: Path, model: Estimator, resume: bool) -> None:
     work.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(mine), encoding="utf-8")
-
-
-def _prepared(model: Estimator, corpus: Callable[[], Parts], folder: Path, progress: Progress) -> Prepared:
-    if not is_folder_of(folder, KIND):
-        configuration = model.configuration
-        prepare(corpus(), configuration, configuration.seed, progress).save(folder)
-    return Prepared.load(folder, check=False)

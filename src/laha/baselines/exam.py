@@ -16,7 +16,10 @@ from laha.prepared import Prepared
 
 @dataclass(frozen=True, kw_only=True)
 class EXAMConfiguration(DeepConfiguration):
-    """The settings of EXAM; `max_words` is also how many word positions its aggregation has weights for."""
+    """The settings of EXAM; `max_words` is also how many word positions its aggregation has weights for.
+
+    The paper's text could not be had to check them: what it is said to name comes from memory.
+    """
 
     units: int = 256  # GRU units a direction; as LAHA's encoder, so that they differ in what follows it
     aggregation_units: int = 60  # of the layer over a label's dot products: twice the paper's 30 words

@@ -60,9 +60,7 @@ class LabelTrees(Classical):
 
     def learn(self, rows: csr_matrix, labels: csr_matrix) -> None:
         """Let Omikuji cluster the labels and train every node."""
-        omikuji = import_omikuji()
         configuration = self.configuration_
-        settings = omikuji.Model.default_hyper_param()
         given = {
             "n_trees": configuration.trees,
             "linear_c": configuration.cost,
@@ -71,18 +69,8 @@ class LabelTrees(Classical):
             "linear_max_iter": configuration.iterations,
             **self.clustering(),
         }
-        for name, value in given.items():
-            setattr(settings, name, value)
-        with tempfile.TemporaryDirectory() as place:
-            write_examples(Path(place) / "train.txt", rows, labels)
-            try:
-                with silent_output():
-                    workers = configuration.workers or available_cores()
-                    trained = omikuji.Model.train_on_data(str(Path(place) / "train.txt"), settings, workers)
-                    trained.save(str(Path(place) / "model"))
-            except RuntimeError as error:
-                raise LahaError(f"Omikuji could not train these trees ({error}): try other settings") from error
-            self.files_ = {file.name: file.read_bytes() for file in sorted((Path(place) / "model").iterdir())}
+        workers = configuration.workers or available_cores()
+        self.files_ = train_trees(rows, labels, given, workers)
         self.trees_ = open_trees(self.files_, workers)
 
     def score(self, rows: csr_matrix) -> csr_matrix:
@@ -127,6 +115,23 @@ def import_omikuji() -> Any:
     except ImportError as error:
         raise LahaError("label trees need Omikuji: install it with pip install 'laha[trees]'") from error
     return omikuji
+
+
+def train_trees(rows: csr_matrix, labels: csr_matrix, given: Mapping[str, Any], workers: int) -> dict[str, bytes]:
+    """Let Omikuji grow trees with the given settings, the others its own; return its files."""
+    omikuji = import_omikuji()
+    settings = omikuji.Model.default_hyper_param()
+    for name, value in given.items():
+        setattr(settings, name, value)
+    with tempfile.TemporaryDirectory() as place:
+        write_examples(Path(place) / "train.txt", rows, labels)
+        try:
+            with silent_output():
+                trained = omikuji.Model.train_on_data(str(Path(place) / "train.txt"), settings, workers)
+                trained.save(str(Path(place) / "model"))
+        except RuntimeError as error:
+            raise LahaError(f"Omikuji could not train these trees ({error}): try other settings") from error
+        return {file.name: file.read_bytes() for file in sorted((Path(place) / "model").iterdir())}
 
 
 def open_trees(files: Mapping[str, bytes], workers: int) -> Any:

@@ -18,13 +18,16 @@ WIDTHS = (2, 4, 8)  # words a window reads; the paper
 
 @dataclass(frozen=True, kw_only=True)
 class XMLCNNConfiguration(DeepConfiguration):
-    """The settings of XML-CNN; the defaults are the paper's (section 4.6) where it names a value."""
+    """The settings of XML-CNN; the defaults are the paper's (section 4.6) where it names a value.
+
+    Maps, widths, bottleneck and dropout are also what LibMultiLabel publishes for EUR-Lex.
+    """
 
     maps: int = 128  # features a width; the paper, up to 12,000 labels (32 above, for its memory)
-    chunks: int = 8  # p of dynamic max pooling, over each document's own words; the paper names no value
+    chunks: int = 8  # p of dynamic max pooling, over each document's own words; open in the paper, others take 2 to 8
     bottleneck: int = 512  # the paper
     dropout: float = 0.5  # on the bottleneck; the paper
-    word_dropout: float = 0.0  # on word vectors; the paper has none
+    word_dropout: float = 0.0  # on word vectors; the paper names none (LibMultiLabel has 0.5)
     negatives: int | None = 0  # all labels, as the paper: one product of (documents, 512) with (512, labels)
 
     def __post_init__(self) -> None:

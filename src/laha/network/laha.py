@@ -50,6 +50,7 @@ class LAHANetwork(nn.Module):
         state_dropout: float = 0.0,
         document_units: int = 0,
         own_outputs: bool = False,
+        document_dropout: float = 0.0,
     ):
         super().__init__()
         self.labels = labels
@@ -62,8 +63,10 @@ class LAHANetwork(nn.Module):
         adaptive = attention == "hybrid" and fusion == "adaptive"
         self.fusion = AdaptiveFusion(units) if adaptive else MeanFusion()
         self.prediction = Prediction(units, labels if own_outputs else 0)
-        # Not the paper's: learned once all else is, to propose labels where they are many.
-        self.document_head = DocumentHead(units, word_dimensions, document_units, labels) if document_units else None
+        # Not the paper's: made last, so that all else begins as it does without it.
+        self.document_head = (
+            DocumentHead(units, word_dimensions, document_units, labels, document_dropout) if document_units else None
+        )
 
     def encode(self, words: Tensor, lengths: Tensor) -> Encoded:
         """Run the encoder; all labels are scored from what it returns."""

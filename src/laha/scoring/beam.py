@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from laha.network.attention_xml_tree import AttentionXMLTree, log_share
+from laha.scoring.paths import choose_scoring
 from laha.scoring.streaming import fill_top, score_some
 
 
@@ -14,6 +15,7 @@ class Beam:
 
     def __init__(self, tree: AttentionXMLTree, width: int):
         self.tree, self.width = tree, width
+        self.levels = [choose_scoring(level, frozen=True) for level in tree.networks]
         sizes = (tree.below(len(tree.levels) - 1) >= 0).sum(dim=1)
         self.size = int(sizes.sort().values[:width].sum())  # so many labels are scored, whichever nodes are best
 
@@ -21,7 +23,7 @@ class Beam:
     def search(self, words: Tensor, lengths: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         """Return ids and log probabilities of the nodes scored on the last of the first `depth` levels, -1 for none."""
         batch, n = words.shape
-        first, *others = self.tree.networks[:depth]
+        first, *others = self.levels[:depth]
         ids = torch.arange(first.labels, device=words.device)
         shares = log_share(score_some(first, first.encode(words, lengths), ids, n))  # (batch, nodes)
         ids = ids.expand(batch, -1)

@@ -159,6 +159,18 @@ class FoldedScoring:
         b = weighted_sum(A_I, g[..., 1]) + fusion.F2.bias
         return torch.sigmoid(F.logsigmoid(a) - F.logsigmoid(b)).unsqueeze(-1)
 
+    def companion(self, documents: Documents, labels: Tensor | None = None) -> Tensor:
+        """Return the logits (batch, labels) of the document head, which reads the same encoder's states."""
+        head = self.network.document_head
+        assert head is not None
+        assert documents.pooled is not None
+        vectors = whole(head.document(documents.pooled))
+        weight, bias = whole(head.labels.weight), whole(head.labels.bias)
+        with torch.autocast(vectors.device.type, enabled=False):  # half precision would leave two digits of a logit
+            if labels is None:
+                return F.linear(vectors, weight, bias)
+            return F.linear(vectors, weight[labels], bias[labels])
+
     def numbers_per_label(self, n: int) -> int:
         """Count the numbers held at once for one document and one label: its score; the rest is bounded within."""
         return 1

@@ -45,7 +45,8 @@ def fused_logits(
 
     `K_S` (batch, n, d_a), `K_I`, `V` (batch, n, r) and the gates' columns `g` (batch, n, 2) are the projected words of
     documents of `lengths` (batch) words, at least one each; `Q_S` (k, d_a), `Q_I` (k, r) the labels' queries; `c` (2),
-    `b_f`, `w_o` (r) and `b_o` (1) the constants behind the attention. With A_S, A_I the softmax over words of `Q K`:
+    `b_f`, `w_o` (r) and `b_o` (1) the constants behind the attention, or `w_o` (k, r) and `b_o` (k), each label's
+    own. With A_S, A_I the softmax over words of `Q K`:
 
         α = σ(log σ(A_S g_0 + c_0) − log σ(A_I g_1 + c_1)),   logit = w_o · ReLU((α A_S + (1 − α) A_I) V + b_f) + b_o
 
@@ -114,7 +115,8 @@ class FusedLogits(torch.autograd.Function):
         dtype, device = K_S.dtype, K_S.device
         K_S, K_I, V = (rows(x, dtype) for x in (K_S, K_I, V))
         Q_S, Q_I = (x.to(dtype).contiguous() for x in (Q_S, Q_I))
-        g, c, b_f, w_o, b_o = (rows(x, torch.float32) for x in (g, c, b_f, w_o, b_o))
+        g, c, b_f, b_o = (rows(x, torch.float32) for x in (g, c, b_f, b_o))
+        w_o = w_o.float().contiguous()
         lengths = lengths.to(device=device, dtype=torch.int32)
         documents, n, size = V.shape
         k = len(Q_S)
@@ -123,6 +125,9 @@ class FusedLogits(torch.autograd.Function):
         kept = k if training else 0
         statistics = torch.empty((6, documents, kept), device=device)  # lse_S, lse_I, x, y, e_S, e_I
         signs = torch.empty((documents, kept, size // 32), dtype=torch.int32, device=device)
+        own = w_o.dim() == 2
+        hidden_kept = own and ctx.needs_input_grad[9]
+        hidden = torch.empty((documents, k if hidden_kept else 0, size), dtype=dtype, device=device)  # ReLU(u)
         at_once = programs(device)
         aside = torch.empty((2, at_once * 128, size), dtype=dtype, device=device)
 
@@ -133,14 +138,17 @@ class FusedLogits(torch.autograd.Function):
         strides = (*K_S.stride()[:2], *K_I.stride()[:2], *V.stride()[:2], *g.stride()[:2])
         with on(device):
             forward_kernel[grid](
-                *(Q_S, Q_I, K_S, K_I, V, g, lengths, c, b_f, w_o, b_o, logits, statistics, signs, aside),
+                *(Q_S, Q_I, K_S, K_I, V, g, lengths, c, b_f, w_o, b_o, logits, statistics, signs),
+                *(hidden, aside),
                 *(documents, k, statistics.stride(0), *strides, bucket(k), bucket(n)),
                 R=size,
                 TRAINING=training,
+                OWN=own,
+                HIDDEN=hidden_kept,
                 PRECISION=PRECISION.get(dtype, "tf32"),
             )
         if training:
-            ctx.save_for_backward(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs)
+            ctx.save_for_backward(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs, hidden)
         return logits
 
     @staticmethod
@@ -149,7 +157,7 @@ class FusedLogits(torch.autograd.Function):
         """Run the backward kernels that the asked-for gradients need."""
         from laha.scoring.fused_backward import key_gradient_kernel, query_gradient_kernel, value_gradient_kernel
 
-        K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs = ctx.saved_tensors
+        K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs, hidden = ctx.saved_tensors
         wanted = dict(
             zip(
                 ("K_S", "K_I", "V", "g", "lengths", "Q_S", "Q_I", "c", "b_f", "w_o", "b_o"),
@@ -163,9 +171,11 @@ class FusedLogits(torch.autograd.Function):
         delta = delta.float()
         lse = statistics[:2]
         weights, slopes, offsets = label_coefficients(delta, statistics, c)  # (2, batch, k) each
-        V_w = (V * w_o).to(dtype).contiguous()
+        own = w_o.dim() == 2
+        V_w = V if own else (V * w_o).to(dtype).contiguous()
+        W_o = w_o.to(dtype)
         sizes = (bucket(k), bucket(n))
-        meta = {"R": size, "PRECISION": PRECISION.get(dtype, "tf32")}
+        meta = {"R": size, "OWN": own, "PRECISION": PRECISION.get(dtype, "tf32")}
 
         def label_blocks(block: dict[str, Any]) -> tuple[int]:
             return (-(-k // block["BLOCK_ROWS"]),)
@@ -183,35 +193,49 @@ class FusedLogits(torch.autograd.Function):
                 if wanted[query]:
                     dQ[side] = dQ_side = torch.empty(Q.shape, device=device)
                     query_gradient_kernel[label_blocks](
-                        *(Q, K, V_w, g[..., side], lengths, *of_labels, dQ_side, documents, k, *strides, *sizes), **meta
+                        *(Q, K, V_w, W_o, g[..., side], lengths, *of_labels, dQ_side, documents, k, *strides, *sizes),
+                        **meta,
                     )
                 if wanted[key] or wanted["g"]:
                     dK[side] = dK_side = torch.zeros((documents, n, size), device=device)
                     key_gradient_kernel[word_blocks](
-                        *(Q, K, V_w, lengths, *of_labels, g[..., side], dK_side, dg[..., side], n, k, *strides, *sizes),
+                        *(Q, K, V_w, W_o, lengths, *of_labels, g[..., side], dK_side, dg[..., side], n, k, *strides),
+                        *sizes,
                         **meta,
                     )
             dV = None
-            if wanted["V"] or wanted["b_f"] or wanted["w_o"]:
-                dV = torch.zeros((documents, n, size), device=device)  # still without w_o
+            if wanted["V"] or wanted["b_f"] or (wanted["w_o"] and not own):
+                dV = torch.zeros((documents, n, size), device=device)  # still without a shared w_o
                 strides = (*K_S.stride()[:2], *K_I.stride()[:2])
                 value_gradient_kernel[word_blocks](
-                    *(Q_S, Q_I, K_S, K_I, lengths, signs, lse, weights, dV, n, k, lse.stride(0), *strides, *sizes),
+                    *(Q_S, Q_I, K_S, K_I, W_o, lengths, signs, lse, weights, dV, n, k, lse.stride(0), *strides, *sizes),
                     **meta,
                 )
         db_f = dw_o = None
-        if dV is not None:
+        db_o = delta.sum(0) if own else delta.sum().reshape(1)
+        if own:
+            db_f = None if dV is None else dV.sum((0, 1))  # attention sums to 1 over words
+            dw_o = row_gradients(delta, hidden) if wanted["w_o"] else None
+        elif dV is not None:
             # attention sums to 1 over words, so Σ_words dV' = Σ_labels δ m, what b_f and w_o's gradients need
             total = dV.sum((0, 1))  # (r)
             here = torch.arange(n, device=device) < lengths.unsqueeze(1)
             dw_o = (V.float().masked_fill(~here.unsqueeze(-1), 0.0) * dV).sum((0, 1)) + b_f * total
             dV *= w_o
             db_f = w_o * total
-        gradients = (dK[0], dK[1], dV, dg, dQ[0], dQ[1], slopes.sum((1, 2)), db_f, dw_o, delta.sum().reshape(1))
+        gradients = (dK[0], dK[1], dV, dg, dQ[0], dQ[1], slopes.sum((1, 2)), db_f, dw_o, db_o)
         K_S_, K_I_, V_, g_, *others = (
             None if x is None else x.to(kind) for x, kind in zip(gradients, ctx.dtypes, strict=True)
         )
         return K_S_, K_I_, V_, g_, None, *others
+
+
+def row_gradients(delta: Tensor, hidden: Tensor) -> Tensor:
+    """Return the gradient (k, r) of labels' own rows, `Σ_documents δ ReLU(u)`, with nothing of its size beside it."""
+    total = torch.zeros(hidden.shape[1:], device=hidden.device)
+    for slope, positive in zip(delta, hidden, strict=True):
+        total.addcmul_(positive, slope.unsqueeze(1))
+    return total
 
 
 def label_coefficients(delta: Tensor, statistics: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:

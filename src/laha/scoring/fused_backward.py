@@ -3,6 +3,7 @@
 # With m = 1[u > 0], V_w = w_o ∘ V, G = m V_wᵀ, and for each attention, from the forward kernel's statistics,
 # w (α δ or β δ), s (the gate's gradient) and D:    dS = P ∘ (w G + s gᵀ − D)
 #     dQ = Σ dS K,  dK = Σ dSᵀ Q,  dg = Σ Pᵀ s,  dV' = Σ ((w_S P_S + w_I P_I)ᵀ m),  dV = w_o ∘ dV'
+# Where each label has a row of its own in place of w_o (OWN), m ∘ w_j takes the place of m, V of V_w, dV of dV'.
 # One attention a program: its accumulator of 128 rows x 256 fills half the registers. No atomics: a program owns what
 # it writes, so the same input gives the same gradient, bit by bit.
 
@@ -21,12 +22,13 @@ def unpack(signs, ROWS: tl.constexpr, R: tl.constexpr):
     return tl.reshape(bits, (ROWS, R))
 
 
-@tuned(["R", "k_bucket", "n_bucket"], 2, 2, (128, 32, 8, 2), (128, 64, 8, 1), (64, 32, 4, 1))
+@tuned(["R", "OWN", "k_bucket", "n_bucket"], 2, 2, (128, 32, 8, 2), (128, 64, 8, 1), (64, 32, 4, 1))
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
 def query_gradient_kernel(
     Q,
     K,
     V_w,
+    W_o,
     g,
     lengths,
     signs,
@@ -46,6 +48,7 @@ def query_gradient_kernel(
     k_bucket,
     n_bucket,
     R: tl.constexpr,
+    OWN: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
@@ -66,6 +69,8 @@ def query_gradient_kernel(
         offset = tl.load(offsets + place, mask=real, other=0.0)[:, None]
         bits = place[:, None] * (R // 32) + tl.arange(0, R // 32)[None, :]
         m = unpack(tl.load(signs + bits, mask=real[:, None], other=0), BLOCK_ROWS, R).to(V_w.dtype.element_ty)
+        if OWN:
+            m *= tl.load(W_o + label[:, None] * R + unit[None, :], mask=real[:, None], other=0.0)
         K_tiles = K + tl.cast(document, tl.int64) * K_document + word[:, None] * K_stride + unit[None, :]
         V_tiles = V_w + tl.cast(document, tl.int64) * V_document + word[:, None] * V_stride + unit[None, :]
         g_start = g + tl.cast(document, tl.int64) * g_document
@@ -82,12 +87,13 @@ def query_gradient_kernel(
     tl.store(dQ + label[:, None] * R + unit[None, :], gradient.to(dQ.dtype.element_ty), mask=real[:, None])
 
 
-@tuned(["R", "k_bucket", "n_bucket"], 2, 1, (128, 32, 8, 2), (128, 64, 8, 1), (128, 32, 8, 3), (64, 32, 4, 1))
+@tuned(["R", "OWN", "k_bucket", "n_bucket"], 2, 1, (128, 32, 8, 2), (128, 64, 8, 1), (128, 32, 8, 3), (64, 32, 4, 1))
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
 def key_gradient_kernel(
     Q,
     K,
     V_w,
+    W_o,
     lengths,
     signs,
     lse,
@@ -108,6 +114,7 @@ def key_gradient_kernel(
     k_bucket,
     n_bucket,
     R: tl.constexpr,
+    OWN: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
@@ -130,6 +137,7 @@ def key_gradient_kernel(
     gate_gradient = tl.zeros([BLOCK_ROWS], tl.float32)
     label = tl.arange(0, BLOCK_COLUMNS)
     Q_tiles = Q + label[:, None] * R + unit[None, :]
+    W_tiles = W_o + label[:, None] * R + unit[None, :]
     sign_tiles = signs + (document * k + label)[:, None] * (R // 32) + tl.arange(0, R // 32)[None, :]
     for start in range(0, k, BLOCK_COLUMNS):
         real = start + label < k
@@ -141,6 +149,8 @@ def key_gradient_kernel(
         Q_tile = tl.load(Q_tiles + start * R, mask=real[:, None], other=0.0)
         bits = tl.load(sign_tiles + start * (R // 32), mask=real[:, None], other=0)
         m = unpack(bits, BLOCK_COLUMNS, R).to(V_tile.dtype)
+        if OWN:
+            m *= tl.load(W_tiles + start * R, mask=real[:, None], other=0.0)
         M = tl.dot(K_tile, tl.trans(Q_tile), input_precision=PRECISION)  # (words, labels)
         G = tl.dot(V_tile, tl.trans(m), input_precision=PRECISION)
         P = tl.exp2(M * LOG2E - peak)
@@ -151,13 +161,14 @@ def key_gradient_kernel(
     tl.store(dg + place * 2, gate_gradient, mask=here)
 
 
-@tuned(["R", "k_bucket", "n_bucket"], 1, 1, (128, 64, 8, 2), (128, 64, 8, 3), (64, 64, 4, 1))
+@tuned(["R", "OWN", "k_bucket", "n_bucket"], 1, 1, (128, 64, 8, 2), (128, 64, 8, 3), (64, 64, 4, 1))
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
 def value_gradient_kernel(
     Q_S,
     Q_I,
     K_S,
     K_I,
+    W_o,
     lengths,
     signs,
     lse,
@@ -173,6 +184,7 @@ def value_gradient_kernel(
     k_bucket,
     n_bucket,
     R: tl.constexpr,
+    OWN: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
@@ -186,6 +198,7 @@ def value_gradient_kernel(
     here = word < length
     unit = tl.arange(0, R)
     label = tl.arange(0, BLOCK_COLUMNS)
+    W_tiles = W_o + label[:, None] * R + unit[None, :]
     sign_tiles = signs + (document * k + label)[:, None] * (R // 32) + tl.arange(0, R // 32)[None, :]
     gradient = tl.zeros([BLOCK_ROWS, R], tl.float32)
     for side in range(2):
@@ -203,6 +216,8 @@ def value_gradient_kernel(
             Q_tile = tl.load(Q_tiles + start * R, mask=real[:, None], other=0.0)
             bits = tl.load(sign_tiles + start * (R // 32), mask=real[:, None], other=0)
             m = unpack(bits, BLOCK_COLUMNS, R).to(K_tile.dtype)
+            if OWN:
+                m *= tl.load(W_tiles + start * R, mask=real[:, None], other=0.0)
             M = tl.dot(K_tile, tl.trans(Q_tile), input_precision=PRECISION)  # (words, labels)
             W = weight * tl.exp2(M * LOG2E - peak)
             gradient = tl.dot(W.to(K_tile.dtype), m, gradient, input_precision=PRECISION)

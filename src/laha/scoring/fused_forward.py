@@ -108,7 +108,7 @@ def log_sigmoid(x):
 
 
 @tuned(
-    *(["R", "TRAINING", "k_bucket", "n_bucket"], 1, 2),
+    *(["R", "TRAINING", "OWN", "HIDDEN", "k_bucket", "n_bucket"], 1, 2),
     *((128, 64, 8, 2), (128, 32, 8, 3), (128, 32, 8, 4), (64, 32, 4, 2)),
 )
 @triton.jit(do_not_specialize=["k_bucket", "n_bucket"])
@@ -127,6 +127,7 @@ def forward_kernel(
     logits,
     statistics,
     signs,
+    hidden,
     aside,
     documents,
     k,
@@ -143,11 +144,16 @@ def forward_kernel(
     n_bucket,
     R: tl.constexpr,
     TRAINING: tl.constexpr,
+    OWN: tl.constexpr,
+    HIDDEN: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
 ):
-    """Write the logits of BLOCK_ROWS labels for one document, and in training what the backward kernels need."""
+    """Write the logits of BLOCK_ROWS labels for one document, and in training what the backward kernels need.
+
+    `OWN`: each label has its row of w_o and its b_o. `HIDDEN`: ReLU(u) is written too, for the gradient of those rows.
+    """
     unit = tl.arange(0, R)
     label_blocks = tl.cdiv(k, BLOCK_ROWS)
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -192,16 +198,26 @@ def forward_kernel(
             C_S = tl.load(C_chunks + first).to(tl.float32)
             C_I = tl.load(C_chunks + aside_side + first).to(tl.float32)
             b = tl.load(b_f + first + chunk)[None, :]
-            w = tl.load(w_o + first + chunk)[None, :]
+            if OWN:
+                w = tl.load(w_o + label[:, None] * R + (first + chunk)[None, :], mask=real[:, None], other=0.0)
+            else:
+                w = tl.load(w_o + first + chunk)[None, :]
             u = alpha[:, None] * C_S + (1.0 - alpha)[:, None] * C_I + b  # (labels, 32)
             score += tl.sum(tl.maximum(u, 0.0) * w, 1)
+            if HIDDEN:
+                positive = tl.maximum(u, 0.0).to(hidden.dtype.element_ty)
+                tl.store(hidden + place[:, None] * R + (first + chunk)[None, :], positive, mask=real[:, None])
             if TRAINING:
                 w = tl.where(u > 0.0, w, 0.0)
                 e_S += tl.sum(w * C_S, 1)
                 e_I += tl.sum(w * C_I, 1)
                 bits = tl.sum((u > 0.0).to(tl.int32) << chunk[None, :], 1)
                 tl.store(signs + place * (R // 32) + first // 32, bits, mask=real)
-        tl.store(logits + place, score + tl.load(b_o), mask=real)
+        if OWN:
+            score += tl.load(b_o + label, mask=real, other=0.0)
+        else:
+            score += tl.load(b_o)
+        tl.store(logits + place, score, mask=real)
         if TRAINING:
             tl.store(statistics + 2 * statistic_stride + place, x, mask=real)
             tl.store(statistics + 3 * statistic_stride + place, y, mask=real)

@@ -40,6 +40,15 @@ class Shortlist:
         scores = self.scoring.score(documents, ids.clamp_min(0)).float().sigmoid()
         return ids, scores.masked_fill(ids < 0, 0)
 
+    @torch.inference_mode()
+    def top_each(self, words: Tensor, lengths: Tensor, top: int) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return ids and logits of the best labels: by the head, and by attention among the head's."""
+        documents = self.scoring.encode(words, lengths)
+        assert documents.pooled is not None
+        proposed, own = self.head.labels(self.head.document(documents.pooled)).topk(self.size, dim=1)
+        logits, order = self.scoring.score(documents, proposed).float().topk(min(top, self.size), dim=1)
+        return {"attention": (proposed.gather(1, order), logits), "document": (proposed[:, :top], own[:, :top].float())}
+
     def propose(self, pooled: Tensor) -> Tensor:
         """Return the ids (batch, size) of the labels that the head finds best, best first."""
         vectors = self.head.document(pooled)  # (batch, width)

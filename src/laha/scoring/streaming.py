@@ -29,6 +29,13 @@ class Scoring(Protocol):
         """Count the numbers that one document and one label hold at once."""
 
 
+class Accompanied(Scoring, Protocol):
+    """A way to score a network whose document head is trained beside its attention."""
+
+    def companion(self, encoded: Any, labels: Tensor | None = None) -> Tensor:
+        """Return the head's logits (batch, labels)."""
+
+
 def budget(device: torch.device) -> int:
     """Return how many numbers may be held at once on a device."""
     return BUDGET.get(device.type, BUDGET["cpu"])
@@ -68,15 +75,43 @@ def score_top(scoring: Scoring, words: Tensor, lengths: Tensor, top: int) -> tup
 
     Where there are fewer labels than asked for, id -1 and score 0 fill the rest.
     """
-    encoded = scoring.encode(words, lengths)
-    best_ids = torch.empty((len(words), 0), dtype=torch.long, device=words.device)
-    best_logits = torch.empty((len(words), 0), device=words.device)
+    encoded, best = scoring.encode(words, lengths), Best(words, top)
     for labels in label_chunks(scoring, words):
-        logits, columns = scoring.score(encoded, labels).float().topk(min(top, len(labels)), dim=1)
-        best_ids = torch.cat([best_ids, labels[columns]], dim=1)
-        best_logits, order = torch.cat([best_logits, logits], dim=1).topk(min(top, best_ids.shape[1]), dim=1)
-        best_ids = best_ids.gather(1, order)
-    return fill_top(best_ids, best_logits.sigmoid(), top)
+        best.add(labels, scoring.score(encoded, labels))
+    return fill_top(best.ids, best.scores.sigmoid(), top)
+
+
+@torch.inference_mode()
+def score_top_each(scoring: Accompanied, words: Tensor, lengths: Tensor, top: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return ids and scores of the best labels: logits by attention and by document head, and their mean probability.
+
+    Fewer than `top` where there are fewer labels.
+    """
+    encoded = scoring.encode(words, lengths)
+    best = {name: Best(words, top) for name in ("attention", "document", "mean")}
+    for labels in label_chunks(scoring, words):
+        attention = scoring.score(encoded, labels).float()
+        document = scoring.companion(encoded, labels).float()
+        best["attention"].add(labels, attention)
+        best["document"].add(labels, document)
+        best["mean"].add(labels, (attention.sigmoid() + document.sigmoid()) / 2)
+    return {name: (own.ids, own.scores) for name, own in best.items()}
+
+
+class Best:
+    """The best labels of each document, kept while chunks of labels stream by."""
+
+    def __init__(self, words: Tensor, top: int):
+        self.top = top
+        self.ids = torch.empty((len(words), 0), dtype=torch.long, device=words.device)
+        self.scores = torch.empty((len(words), 0), device=words.device)
+
+    def add(self, labels: Tensor, scores: Tensor) -> None:
+        """Take in the scores (batch, labels) of a chunk of labels."""
+        scores, columns = scores.float().topk(min(self.top, len(labels)), dim=1)
+        ids = torch.cat([self.ids, labels[columns]], dim=1)
+        self.scores, order = torch.cat([self.scores, scores], dim=1).topk(min(self.top, ids.shape[1]), dim=1)
+        self.ids = ids.gather(1, order)
 
 
 def fill_top(ids: Tensor, scores: Tensor, top: int) -> tuple[Tensor, Tensor]:

@@ -64,7 +64,7 @@ class LabelDetails:
     def _nearest(self, number: int) -> list[dict[str, Any]] | None:
         """Return the labels whose vectors point most nearly the same way."""
         vectors = self._estimator.vectors_of_labels()
-        if vectors is None:
+        if vectors is None or number >= len(vectors):  # a label known by its name alone has none
             return None
         if self._lengths is None:
             self._lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)

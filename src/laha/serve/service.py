@@ -156,7 +156,10 @@ class Service:
             return {"text": text, "labels": []}
         top = min(count, len(self.details.labels))
         unique = None if names is None else list(dict.fromkeys(names))
-        explained: dict[str, Any] = await self.batcher.call(lambda: _lean(explain(text, unique, top)))
+        try:
+            explained: dict[str, Any] = await self.batcher.call(lambda: _lean(explain(text, unique, top)))
+        except LahaError as error:  # such as of a model whose budget held no network
+            raise RequestProblem(409, str(error)) from error
         return explained
 
     def known(self, name: str) -> int:
@@ -221,7 +224,7 @@ class Service:
             "explains": hasattr(model, "explain"),
             "feedback": self._feedback is not None,
             "configuration": self.manifest["configuration"],
-            "validation": {name: value for name, value in validation.items() if isinstance(value, (int, float))},
+            "validation": {name: value for name, value in validation.items() if type(value) in (int, float)},
             "training": {key: training.get(key) for key in ("seconds", "device", "best_epoch", "corpus_sha256")},
             "label_frequencies": histogram(frequency[frequency > 0]),
             "groups": {name: groups.get(name, 0) for name in ("head", "torso", "tail", "unseen")},

@@ -1,4 +1,4 @@
-"""peer:libpecos — PECOS XR-Linear (Yu et al., 2022), with the library's defaults, through a second interpreter.
+"""peer:libpecos — PECOS XR-Linear (Yu et al., 2022) as it comes, through a second interpreter.
 
 libpecos wants numpy 1, so it lives in an environment of its own, whose Python `LAHA_PECOS_PYTHON` names. A child
 process there trains and scores; features and scores travel as files, about a millisecond each way.
@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from laha.baselines.classical import Classical, ClassicalConfiguration, available_cores
 from laha.baselines.peers.folder_files import gather, read_from, spread, write_into
-from laha.configuration import check_range
+from laha.configuration import check_choice, check_range
 from laha.errors import LahaError
 
 VARIABLE = "LAHA_PECOS_PYTHON"
@@ -31,17 +31,32 @@ REMEDY = (
     f"{VARIABLE}=pecos/bin/python"
 )
 
+NEGATIVES = ("tfn", "man", "tfn+man")
+RELEVANCE = ("disable", "induce")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LibpecosConfiguration(ClassicalConfiguration):
-    """The settings of the peer; all else is at PECOS's defaults."""
+    """The settings of the peer, each at PECOS's default; all else is there too."""
 
+    cost: float = 1.0  # Cp and Cn, the price of an error
+    prune: float = 0.1  # weights below it are dropped
+    negatives: str = "tfn"  # of a label: its siblings' documents; "man": those that the level above leads to it
+    relevance: str = "disable"  # "induce": a document counts for a cluster by how many of its labels lie there
+    children: int = 16  # of a cluster
+    leaf: int = 100  # labels in a cluster that is not split again, at most
+    beam: int = 10
     candidates: int = 100  # the best labels a document gets scores for, as for our label trees
     workers: int | None = None  # threads; None: one a core
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, ("candidates", "workers"), 1)
+        check_choice(self, "negatives", NEGATIVES)
+        check_choice(self, "relevance", RELEVANCE)
+        check_range(self, ("candidates", "workers", "beam"), 1)
+        check_range(self, ("children", "leaf"), 2)
+        check_range(self, ("cost",), 1e-9)
+        check_range(self, ("prune",), 0)
 
 
 class LibpecosPeer(Classical):
@@ -58,11 +73,25 @@ class LibpecosPeer(Classical):
 
     def learn(self, rows: csr_matrix, labels: csr_matrix) -> None:
         """Let PECOS index the labels and train its rankers."""
-        child = Child()
+        child, configuration = Child(), self.configuration_
+        clusters = {
+            "nr_splits": configuration.children,
+            "max_leaf_size": configuration.leaf,
+            "seed": configuration.seed,
+        }
+        rankers = {
+            "Cp": configuration.cost,
+            "Cn": configuration.cost,
+            "threshold": configuration.prune,
+            "negative_sampling_scheme": configuration.negatives,
+            "rel_mode": configuration.relevance,
+            "rel_norm": "l1" if configuration.relevance == "induce" else "no-norm",
+            "nr_splits": configuration.children,
+        }
         with tempfile.TemporaryDirectory() as place:
             save_npz(Path(place) / "rows.npz", rows, compressed=False)
             save_npz(Path(place) / "labels.npz", labels.astype(np.float32), compressed=False)
-            child.ask(do="train", place=place, seed=self.configuration_.seed, workers=self._workers())
+            child.ask(do="train", place=place, clusters=clusters, rankers=rankers, workers=self._workers())
             self.files_ = gather(Path(place) / "model")
         self.child_ = child
 
@@ -78,7 +107,8 @@ class LibpecosPeer(Classical):
         with tempfile.TemporaryDirectory() as place:
             save_npz(Path(place) / "rows.npz", rows, compressed=False)
             count = min(self.configuration_.candidates, len(self.labels_))
-            self.child_.ask(do="score", place=place, top=count, workers=self._workers())
+            beam = self.configuration_.beam
+            self.child_.ask(do="score", place=place, top=count, beam=beam, workers=self._workers())
             scores = csr_matrix(load_npz(Path(place) / "scores.npz"), dtype=np.float32)
         scores.data = np.clip(scores.data, 0, 1)
         scores.sort_indices()

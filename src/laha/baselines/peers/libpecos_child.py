@@ -36,7 +36,7 @@ def answer(model: Any, request: dict[str, Any]) -> Any:
     rows = load_npz(place / "rows.npz")
     if request["do"] == "train":
         return train(rows, load_npz(place / "labels.npz"), request, str(place / "model"))
-    scores = model.predict(rows, only_topk=request["top"], threads=request["workers"])
+    scores = model.predict(rows, only_topk=request["top"], beam_size=request["beam"], threads=request["workers"])
     save_npz(place / "scores.npz", scores, compressed=False)
     return model
 
@@ -47,8 +47,10 @@ def train(rows: Any, labels: Any, request: dict[str, Any], folder: str) -> Any:
     from pecos.xmc.xlinear.model import XLinearModel
 
     vectors = LabelEmbeddingFactory.create(labels, rows, method="pifa")
-    clusters = Indexer.gen(vectors, indexer_type="hierarchicalkmeans", seed=request["seed"])
-    XLinearModel.train(rows, labels, C=clusters, threads=request["workers"]).save(folder)
+    clusters = Indexer.gen(
+        vectors, indexer_type="hierarchicalkmeans", threads=request["workers"], **request["clusters"]
+    )
+    XLinearModel.train(rows, labels, C=clusters, threads=request["workers"], **request["rankers"]).save(folder)
     return XLinearModel.load(folder, is_predict_only=True)
 
 
