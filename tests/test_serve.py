@@ -35,7 +35,7 @@ def model(parts: Parts) -> LAHA:
         [*train.texts, *["weird thing"] * 3], [*[record.labels for record in records], *[[ODD]] * 3], "topics"
     )
     corpus.label_details = details
-    return LAHA(**{**SMALL, "epochs": 12}).fit(Parts(corpus, parts.valid, None, "topics"))
+    return LAHA(**{**SMALL, "preset": "paper", "epochs": 12}).fit(Parts(corpus, parts.valid, None, "topics"))
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def live(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liv
     train = parts.train_part()
     labels = [record.labels for record in train.records()]
     corpus = Corpus.from_lists([*train.texts, *["script attack"] * 9], [*labels, *[[EVIL]] * 9], "topics")
-    model = LAHA(**{**SMALL, "epochs": 25}).fit(Parts(corpus, parts.valid, None, "topics"))
+    model = LAHA(**{**SMALL, "preset": "paper", "epochs": 25}).fit(Parts(corpus, parts.valid, None, "topics"))
     folder = tmp_path_factory.mktemp("served") / "topics"
     model.save(folder)
     with LiveServer(model, folder) as server:
