@@ -25,15 +25,15 @@ from laha.configuration import parse_settings
 from laha.deep_estimator import choose_device
 from laha.experts.lexical import Lexical, LexicalConfiguration
 from laha.experts.network import network_top
+from laha.experts.proposals import Proposals
 from laha.metrics import RankingMetrics, top_labels
 from laha.prepared import Prepared
 from laha.results import versions
-from laha.scoring.scorer import Scorer
 from laha.tagger import LAHA, LAHAConfiguration
 
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 NETWORK: dict[str, Any] = {  # what --set changes
-    "preset": "paper",  # the network alone: the other experts are the CPU's
+    "preset": "paper",  # no experts beside the network: they have scripts of their own
     "own_outputs": True,
     "document_loss": 1.0,
     "negatives": 0,
@@ -53,25 +53,29 @@ class Log:
 
     @property
     def seconds(self) -> float:
+        """How long the run has taken."""
         return time.perf_counter() - self.started
 
     def __call__(self, task: str, done: float, note: str = "") -> None:
+        """Print a task's progress, where it is time to."""
         if self.seconds - self.last >= self.every:
             self.last = self.seconds
             self.say(f"{task} {done:.0%} {note}")
 
     def say(self, text: str) -> None:
+        """Print a line."""
         print(f"[{self.name} {self.seconds:.0f} s] {text}", flush=True)
 
 
 def measure(prepared: Prepared, ids: np.ndarray, part: str) -> dict[str, float]:
+    """Return the metrics of a ranking of a part."""
     train = prepared.part("train")
     metrics = RankingMetrics(np.asarray(train.labels.sum(axis=0)).ravel()[: prepared.train_labels], len(train))
     metrics.add(ids[:, :5], prepared.part(part).labels)
     return metrics.metrics()
 
 
-def plain_mean(found: dict[str, tuple[np.ndarray, np.ndarray]], labels: int) -> np.ndarray:
+def plain_mean(found: dict[str, Proposals], labels: int) -> np.ndarray:
     """Rank by the mean probability, that of a label an expert does not propose being 0."""
     total = csr_matrix((len(next(iter(found.values()))[0]), labels), dtype=np.float32)
     for ids, logits in found.values():
@@ -82,6 +86,7 @@ def plain_mean(found: dict[str, tuple[np.ndarray, np.ndarray]], labels: int) -> 
 
 
 def main() -> None:
+    """Train, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("prepared", type=Path)
     parser.add_argument("--out", type=Path, required=True)
@@ -100,7 +105,7 @@ def main() -> None:
         prepared = first(prepared, given.documents)
     device = choose_device(settings.get("device", "auto"))
     log.say(f"{prepared.name}: {len(prepared.part('train'))} documents, {prepared.train_labels} labels, {device}")
-    found: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {"valid": {}, "test": {}}
+    found: dict[str, dict[str, Proposals]] = {"valid": {}, "test": {}}
     facts: dict[str, Any] = {"corpus": prepared.name, "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])}
 
     if not given.without_lexical:
@@ -125,9 +130,9 @@ def main() -> None:
     log.say(f"network trained: {steps}, {log.seconds - began:.0f} s, {versions()}")
     for name in ("nDCG@5", "attention nDCG@5", "document nDCG@5"):
         log.say(f"network, valid {name} by epoch: {curve(history, name)}")
-    scorer = Scorer(model.network_, model.configuration_.max_words)
     for part, own in found.items():
-        own |= network_top(scorer, prepared.part(part).words, given.depth)
+        for name, top in network_top(model.scorer_, prepared.part(part).words, given.depth).items():
+            own[name] = Proposals(*top)
     if device.type == "cuda":
         facts["peak_memory_bytes"] = torch.cuda.max_memory_allocated(device)
 
@@ -144,10 +149,11 @@ def main() -> None:
 
 
 def curve(history: list[dict[str, float]], name: str) -> str:
+    """Write a metric's course over the epochs."""
     return " ".join(f"{row[name]:.2f}" for row in history if name in row)
 
 
-def keep(found: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]], labels: int, out: Path) -> None:
+def keep(found: dict[str, dict[str, Proposals]], labels: int, out: Path) -> None:
     """Write a file an expert, as small as a transfer wants it: 16-bit ids where they fit (65535 is none) and logits."""
     small = np.uint16 if labels < 2**16 - 1 else np.int32
     for name in found["valid"]:

@@ -34,7 +34,9 @@ SMALL = {
     "epochs": 3,
     "learning_rate": 0.02,
     "device": "cpu",
+    "preset": "paper",
 }
+PAPER = {**SMALL, "preset": "paper"}  # the network alone
 
 
 def make_corpus(documents: int, seed: int, name: str = "topics") -> Corpus:

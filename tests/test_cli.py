@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.conftest import SMALL
+from tests.conftest import PAPER, SMALL
 
 from laha import cli
 from laha.corpus import Parts
@@ -67,7 +67,7 @@ def corpus(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "model"
-    LAHA(**SMALL).fit(prepared).save(path)
+    LAHA(**PAPER).fit(prepared).save(path)
     return path
 
 

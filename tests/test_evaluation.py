@@ -51,11 +51,10 @@ def test_the_json_has_the_keys_others_rely_on() -> None:
 
 
 def test_a_prepared_part_evaluates_as_its_corpus(parts: Parts, prepared: Prepared, tmp_path: Path) -> None:
-    from tests.conftest import SMALL
 
     from laha.tagger import LAHA
 
-    model = LAHA(**SMALL).fit(prepared)
+    model = LAHA(**PAPER).fit(prepared)
     prepared.save(tmp_path / "prepared")
     assert parts.test is not None
     from_texts = evaluate(model, parts.test)

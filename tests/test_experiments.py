@@ -8,7 +8,10 @@ import tarfile
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+
+from laha.prepared import Prepared
 
 ROOT = Path(__file__).parent.parent / "experiments"
 
@@ -57,3 +60,42 @@ def test_the_readme_has_the_tables_of_the_peers(table: str) -> None:
     made = getattr(script("table"), table)()
     command = f"python experiments/table.py --{table}"
     assert made in (ROOT / "README.md").read_text(encoding="utf-8"), f"put the output of '{command}' into the README"
+
+
+def test_the_networks_run_writes_what_the_panel_reads(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared.save(tmp_path / "topics")
+    settings = [word for pair in ("units=8", "epochs=2", "device=cpu", "batch=16") for word in ("--set", pair)]
+    place = tmp_path / "runs" / "one"
+    arguments = [str(tmp_path / "topics"), "--out", str(place), *settings, "--lexical", "epochs=2", "--depth", "5"]
+    monkeypatch.setattr("sys.argv", ["best_network.py", *arguments, "--limit-seconds", "60", "--documents", "50"])
+    script("best_network").main()
+    assert "test mean" in capsys.readouterr().out
+    facts = json.loads((place / "run.json").read_text())
+    assert facts["metrics"]["test"].keys() == {"lexical", "attention", "document", "mean"}
+    assert [row["epoch"] for row in facts["training"]["history"]] == [1, 2]
+    for name in ("lexical", "attention", "document"):
+        with np.load(place / f"{name}.npz") as arrays:
+            assert arrays["valid_ids"].shape == arrays["valid_scores"].shape == (40, 5)
+            assert arrays["test_ids"].shape == (50, 5)
+            assert arrays["test_ids"].max() < prepared.train_labels
+            assert (np.diff(arrays["test_scores"].astype(float), axis=1) <= 0).all()  # best first
+
+
+def test_a_prepared_corpus_is_carried_in_one_file(prepared: Prepared, tmp_path: Path) -> None:
+    prepared.save(tmp_path / "topics")
+    carry = script("carry")
+    carry.pack(tmp_path / "topics", tmp_path / "carry" / "topics.zip")
+    carry.unpack(tmp_path / "carry" / "topics.zip", tmp_path / "again")
+    again = Prepared.load(tmp_path / "again", check=False)
+    lengths = np.linalg.norm(prepared.word_vectors, axis=1)
+    errors = np.linalg.norm(again.word_vectors - prepared.word_vectors, axis=1)
+    assert (errors <= 0.01 * lengths).all()
+    np.testing.assert_array_equal(again.label_vectors, prepared.label_vectors)
+    for name, part in prepared.parts.items():
+        np.testing.assert_array_equal(again.part(name).words.ids, part.words.ids)
+        assert (again.part(name).labels != part.labels).nnz == 0
+    assert sorted(path.name for path in (tmp_path / "again").iterdir()) == sorted(
+        path.name for path in (tmp_path / "topics").iterdir()
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.conftest import SMALL
+from tests.conftest import PAPER
 
 from laha.corpus import Parts
 from laha.errors import LahaError
@@ -16,7 +16,7 @@ TEXT = "The RED apple, a noise3 and an Owl — 東京"
 
 @pytest.fixture(scope="module")
 def model(prepared: Prepared) -> LAHA:
-    return LAHA(**SMALL).fit(prepared)
+    return LAHA(**PAPER).fit(prepared)
 
 
 def test_words_stand_where_they_are_in_the_text(model: LAHA) -> None:
@@ -56,14 +56,14 @@ def test_alpha_is_the_networks(model: LAHA) -> None:
 def test_an_ablation_explains_by_the_attention_it_has(
     prepared: Prepared, attention: str, alpha: float, absent: str
 ) -> None:
-    label = LAHA(**{**SMALL, "attention": attention, "epochs": 1}).fit(prepared).explain(TEXT).labels[0]
+    label = LAHA(**{**PAPER, "attention": attention, "epochs": 1}).fit(prepared).explain(TEXT).labels[0]
     assert (label.alpha, label.beta) == (alpha, 1 - alpha)
     assert all(getattr(word, absent) == 0 for word in label.words)
     assert sum(word.fused for word in label.words) == pytest.approx(1, abs=1e-5)
 
 
 def test_only_the_words_the_model_reads_are_listed(parts: Parts) -> None:
-    model = LAHA(**{**SMALL, "max_words": 3, "epochs": 1}).fit(parts)
+    model = LAHA(**{**PAPER, "max_words": 3, "epochs": 1}).fit(parts)
     assert len(model.explain(TEXT).labels[0].words) == 3
 
 

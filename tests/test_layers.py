@@ -30,16 +30,8 @@ LAYERS = [
     ["errors", "configuration", "progress", "ranking", "storage"],
     [
         *["corpus", "feedback", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "word_vectors"],
-        *[
-            "label_graph",
-            "label_neighbours",
-            "label_vectors",
-            "label_tree",
-            "prepared",
-            "features",
-            "metrics",
-            "batches",
-        ],
+        *["label_graph", "label_neighbours", "label_vectors", "label_tree", "prepared", "label_content"],
+        *["features", "metrics", "batches"],
     ],
     [
         *["network", "network.encoder", "network.document_head", "network.self_attention"],
@@ -56,6 +48,7 @@ LAYERS = [
             "candidates",
             "checkpoint",
             "training_log",
+            "pace",
             "training",
         ],
         *["head_training", "evaluation", "explain", "heat_map", "results"],

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.conftest import SMALL
+from tests.conftest import PAPER, SMALL
 
 from laha.corpus import Parts
 from laha.deep_estimator import choose_device
@@ -55,7 +55,7 @@ def test_a_wrong_value_is_named(settings: dict[str, object], message: str) -> No
 
 
 def test_scores_begin_at_the_share_of_right_labels(prepared: Prepared) -> None:
-    model = LAHA(**SMALL)
+    model = LAHA(**PAPER)
     model._build(model.configuration, prepared)
     labels = prepared.part("train").labels
     share = labels.nnz / (labels.shape[0] * prepared.train_labels)
@@ -63,44 +63,44 @@ def test_scores_begin_at_the_share_of_right_labels(prepared: Prepared) -> None:
 
 
 def test_preparation_is_taken_over_from_a_prepared_corpus(prepared: Prepared) -> None:
-    model = LAHA(**{**SMALL, "min_count": None, "epochs": 1}).fit(prepared)
+    model = LAHA(**{**PAPER, "min_count": None, "epochs": 1}).fit(prepared)
     assert model.configuration_.min_count == 1
     assert model.configuration_.word_dimensions == 12
 
 
 def test_a_setting_that_contradicts_the_prepared_corpus_is_refused(prepared: Prepared) -> None:
     with pytest.raises(ConfigurationError, match="prepared with min_count=1, not 9"):
-        LAHA(**{**SMALL, "min_count": 9}).fit(prepared)
+        LAHA(**{**PAPER, "min_count": 9}).fit(prepared)
 
 
 def test_without_validation_a_part_of_train_is_held_out(parts: Parts) -> None:
-    model = LAHA(**{**SMALL, "epochs": 1, "valid_fraction": 0.25}).fit(parts.train_part())
+    model = LAHA(**{**PAPER, "epochs": 1, "valid_fraction": 0.25}).fit(parts.train_part())
     assert model.train_documents_ == 120
 
 
 def test_one_text_must_be_a_list(prepared: Prepared) -> None:
-    model = LAHA(**{**SMALL, "epochs": 1}).fit(prepared)
+    model = LAHA(**{**PAPER, "epochs": 1}).fit(prepared)
     with pytest.raises(LahaError, match="give a list of texts"):
         model.predict("apple")
 
 
 def test_documents_without_any_label_cannot_teach() -> None:
     with pytest.raises(CorpusError, match="no training document of given has a label"):
-        LAHA(**SMALL).fit(["a b", "c d", "e f"], [[], [], []])
+        LAHA(**PAPER).fit(["a b", "c d", "e f"], [[], [], []])
 
 
 def test_more_negatives_than_labels_is_all_labels(prepared: Prepared) -> None:
-    everything = LAHA(**{**SMALL, "epochs": 1, "negatives": 0}).fit(prepared)
-    sampled = LAHA(**{**SMALL, "epochs": 1, "negatives": 1000}).fit(prepared)
+    everything = LAHA(**{**PAPER, "epochs": 1, "negatives": 0}).fit(prepared)
+    sampled = LAHA(**{**PAPER, "epochs": 1, "negatives": 1000}).fit(prepared)
     for name, tensor in everything.network_.state_dict().items():
         np.testing.assert_allclose(tensor.numpy(), sampled.network_.state_dict()[name].numpy(), atol=1e-5)
 
 
 def test_a_corpus_of_one_label_and_one_of_matrix_labels_can_be_learned() -> None:
     texts = ["red apple", "green pear", "blue plum", "old owl"] * 5
-    assert LAHA(**SMALL).fit(texts, [["a"]] * 20).predict(["red"]).named()[0][0][0] == "a"
+    assert LAHA(**PAPER).fit(texts, [["a"]] * 20).predict(["red"]).named()[0][0][0] == "a"
     matrix = np.tile(np.eye(4)[:, :2], (5, 1))
-    assert [label.name for label in LAHA(**SMALL).fit(texts, matrix).labels_] == ["0", "1"]
+    assert [label.name for label in LAHA(**PAPER).fit(texts, matrix).labels_] == ["0", "1"]
 
 
 def test_a_gpu_that_is_not_there_is_an_error() -> None:
@@ -127,7 +127,7 @@ def test_word_and_label_vectors_from_files(parts: Parts, tmp_path: Path) -> None
 
 
 def test_the_estimator_may_be_loaded_where_texts_are_a_corpus(prepared: Prepared, tmp_path: Path) -> None:
-    model = LAHA(**{**SMALL, "epochs": 1}).fit(prepared)
+    model = LAHA(**{**PAPER, "epochs": 1}).fit(prepared)
     model.save(tmp_path / "m")
     loaded = LAHA.load(tmp_path / "m")
     assert loaded.explain("red apple").as_json() == model.explain("red apple").as_json()
@@ -135,7 +135,7 @@ def test_the_estimator_may_be_loaded_where_texts_are_a_corpus(prepared: Prepared
 
 
 def test_a_shortlist_is_used_unless_every_label_is_asked_for(prepared: Prepared, tmp_path: Path) -> None:
-    model = LAHA(**SMALL, shortlist=3).fit(prepared)
+    model = LAHA(**PAPER, shortlist=3).fit(prepared)
     assert model.trained_["shortlist"]["labels"] == 3
     assert 0 < model.trained_["shortlist"]["recall@5"] <= 1
     model.save(tmp_path / "model")
@@ -153,12 +153,12 @@ def test_a_shortlist_is_used_unless_every_label_is_asked_for(prepared: Prepared,
 def test_a_shortlist_is_the_default_only_where_labels_are_many(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert LAHA(**{**SMALL, "epochs": 1}).fit(prepared).network_.document_head is None
+    assert LAHA(**{**PAPER, "epochs": 1}).fit(prepared).network_.document_head is None
     monkeypatch.setattr("laha.tagger.ALL_LABELS_UP_TO", 3)
-    model = LAHA(**{**SMALL, "epochs": 1}).fit(prepared)
+    model = LAHA(**{**PAPER, "epochs": 1}).fit(prepared)
     assert model.network_.document_head is not None
     assert model.trained_["shortlist"]["labels"] == prepared.train_labels  # fewer than any size: all of them
-    assert LAHA(**{**SMALL, "epochs": 1}, shortlist=0).fit(prepared).network_.document_head is None
+    assert LAHA(**{**PAPER, "epochs": 1}, shortlist=0).fit(prepared).network_.document_head is None
 
 
 def test_very_many_labels_get_an_index_that_is_saved(
@@ -166,7 +166,7 @@ def test_very_many_labels_get_an_index_that_is_saved(
 ) -> None:
     pytest.importorskip("faiss", reason="the extra ann is not installed")
     monkeypatch.setattr("laha.tagger.INDEX_ABOVE", 3)
-    model = LAHA(**{**SMALL, "epochs": 1}, shortlist=3).fit(prepared)
+    model = LAHA(**{**PAPER, "epochs": 1}, shortlist=3).fit(prepared)
     assert model.index_ is not None
     model.save(tmp_path / "model")
     again = LAHA.load(tmp_path / "model", device="cpu")
@@ -179,7 +179,7 @@ def test_very_many_labels_get_an_index_that_is_saved(
 
 
 def test_half_precision_scores_nearly_the_same_and_changes_no_weight(prepared: Prepared) -> None:
-    model = LAHA(**SMALL, shortlist=5).fit(prepared)
+    model = LAHA(**PAPER, shortlist=5).fit(prepared)
     before = {name: tensor.clone() for name, tensor in model.network_.state_dict().items()}
     whole = model.predict_scores(["apple owl", "iron noise1"]).toarray()
     model.scoring_precision = "bfloat16"

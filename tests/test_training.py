@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conftest import SMALL
+from tests.conftest import PAPER
 
 from laha.errors import Interrupted, LahaError, ModelError
 from laha.prepared import Prepared
@@ -24,7 +24,7 @@ from laha.training import Examples, Trainer, TrainingConfiguration, sample_label
 
 
 def fit(prepared: Prepared, folder: Path | None = None, resume: bool = False, **settings: Any) -> LAHA:
-    return LAHA(**{**SMALL, **settings}).fit(prepared, folder=folder, resume=resume)
+    return LAHA(**{**PAPER, **settings}).fit(prepared, folder=folder, resume=resume)
 
 
 def weights(model: LAHA) -> dict[str, np.ndarray]:
@@ -70,13 +70,13 @@ def test_interrupted_anywhere_and_resumed_it_ends_with_the_same_bytes(
 ) -> None:
     whole = fit(prepared, **settings)
     with pytest.raises(Interrupted):
-        LAHA(**{**SMALL, **settings}).fit(prepared, folder=tmp_path, progress=stop_after(steps))
+        LAHA(**{**PAPER, **settings}).fit(prepared, folder=tmp_path, progress=stop_after(steps))
     assert_same(whole, fit(prepared, folder=tmp_path, resume=True, **settings))
 
 
 def test_a_resumed_log_has_every_step_once(prepared: Prepared, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        LAHA(**SMALL).fit(prepared, folder=tmp_path, progress=stop_after(13))
+        LAHA(**PAPER).fit(prepared, folder=tmp_path, progress=stop_after(13))
     with (tmp_path / "log.jsonl").open("a") as log:  # as if more steps had run after the checkpoint, then a crash
         log.write('{"epoch": 2, "step": 4, "loss": 1.0}\n')
     fit(prepared, folder=tmp_path, resume=True)
@@ -89,7 +89,7 @@ def test_a_resumed_log_has_every_step_once(prepared: Prepared, tmp_path: Path) -
 
 def test_a_checkpoint_of_another_network_is_refused(prepared: Prepared, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        LAHA(**SMALL).fit(prepared, folder=tmp_path, progress=stop_after(3))
+        LAHA(**PAPER).fit(prepared, folder=tmp_path, progress=stop_after(3))
     with pytest.raises(ModelError, match="belongs to another network"):
         fit(prepared, folder=tmp_path, resume=True, units=9)
 
@@ -220,5 +220,5 @@ def test_a_document_head_comes_after_the_network_and_changes_nothing_in_it(prepa
 def test_a_run_with_a_document_head_is_resumed_to_the_same_bytes(prepared: Prepared, tmp_path: Path) -> None:
     tmp_path.joinpath("run").mkdir()
     with pytest.raises(Interrupted):
-        LAHA(**SMALL, shortlist=3).fit(prepared, folder=tmp_path / "run", progress=stop_after(14))
+        LAHA(**PAPER, shortlist=3).fit(prepared, folder=tmp_path / "run", progress=stop_after(14))
     assert_same(fit(prepared, shortlist=3), fit(prepared, tmp_path / "run", resume=True, shortlist=3))

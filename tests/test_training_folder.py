@@ -13,7 +13,7 @@ from laha.registry import create
 from laha.tagger import LAHA
 from laha.training_folder import train_to_folder, work_folder
 
-QUICK = {**SMALL, "epochs": 1}
+QUICK = {"preset": "paper", **SMALL, "epochs": 1}
 
 
 def fail() -> Parts:

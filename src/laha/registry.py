@@ -14,10 +14,11 @@ DEFAULT = "laha"
 # name -> module, class, the settings that make the variant
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "laha": ("laha.tagger", "LAHA", {}),
+    "laha-best": ("laha.tagger", "LAHA", {"preset": "best"}),
     "laha-paper": ("laha.tagger", "LAHA", {"preset": "paper"}),
-    "laha-self": ("laha.tagger", "LAHA", {"attention": "self"}),
-    "laha-interaction": ("laha.tagger", "LAHA", {"attention": "interaction"}),
-    "laha-mean": ("laha.tagger", "LAHA", {"fusion": "mean"}),
+    "laha-self": ("laha.tagger", "LAHA", {"preset": "paper", "attention": "self"}),
+    "laha-interaction": ("laha.tagger", "LAHA", {"preset": "paper", "attention": "interaction"}),
+    "laha-mean": ("laha.tagger", "LAHA", {"preset": "paper", "fusion": "mean"}),
     "attentionxml": ("laha.baselines.attentionxml", "AttentionXML", {}),
     "exam": ("laha.baselines.exam", "EXAM", {}),
     "xml-cnn": ("laha.baselines.xml_cnn", "XMLCNN", {}),

@@ -139,9 +139,11 @@ class LAHA(AttentionEstimator):
     def model_name(self) -> str:
         """The name of the paper's variant that the settings make."""
         configuration = self.configuration
-        if configuration.attention != "hybrid":
+        if configuration.preset == "paper" and configuration.attention != "hybrid":
             return f"laha-{configuration.attention}"
-        return "laha-mean" if configuration.fusion == "mean" else f"laha-{configuration.preset}"
+        if configuration.preset == "paper" and configuration.fusion == "mean":
+            return "laha-mean"
+        return f"laha-{configuration.preset}"
 
     def _begin(self, prepared: Prepared, logit: float) -> LAHANetwork:
         configuration = self.configuration_

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from laha.configuration import check_choice, check_range
+from laha.experts.proposals import DEPTH, Proposals
 from laha.features import Features
 from laha.metrics import RankingMetrics
 from laha.pace import Pace
@@ -26,20 +27,25 @@ from laha.training import CRITERION, SCHEDULES, schedule_factor
 from laha.vocabulary import WordIds
 
 LOSSES = ("softmax", "binary")
+START = 0.1  # of words' vectors: at 1, as torch starts them, what is not learned drowns what is
 
 
 @dataclass(frozen=True, kw_only=True)
 class LexicalConfiguration:
-    """How the lexical expert is trained; each default with its reason."""
+    """How the lexical expert is trained; each default with its reason.
+
+    Validation nDCG@5 when it learned for 6 epochs from 6,000 documents of stackexchange-4sites (batch 64): binary 51.4,
+    softmax 49.7; softmax at rates 0.001 and 0.01 33.7 and 48.7, and from vectors ten times as large 42.7.
+    """
 
     width: int = 512  # of a document's vector
     dropout: float = 0.2  # on it
     word_dropout: float = 0.0  # on whole words of the bag
-    loss: str = "softmax"
+    loss: str = "binary"  # a loss a label; "softmax" (labels share one distribution) ranked worse, see below
     batch: int = 128  # documents a step
     epochs: int = 12  # at most: early stopping ends it
     patience: int = 2  # epochs without a better validation nDCG@5 before training stops
-    learning_rate: float = 0.001
+    learning_rate: float = 0.004  # the highest of the schedule; likewise
     schedule: str = "one-cycle"
     valid_documents: int = 5_000  # validation reads at most so many
     seconds: float = 0.0  # training ends by then; 0: no limit
@@ -60,6 +66,7 @@ class LexicalNetwork(nn.Module):
         super().__init__()
         # A step touches few words: sparse gradients leave all others alone.
         self.words = nn.EmbeddingBag(words, width, mode="sum", sparse=True)
+        nn.init.normal_(self.words.weight, std=START)
         self.bias = nn.Parameter(torch.zeros(width))
         self.dropout = nn.Dropout(dropout)
         self.labels = nn.Linear(width, labels)
@@ -177,15 +184,15 @@ class Lexical:
         ids, offsets = rows.indices.astype(np.int64), rows.indptr[:-1].astype(np.int64)
         return tuple(torch.from_numpy(part).to(device) for part in (ids, offsets, rows.data))  # type: ignore[return-value]
 
-    def top(self, words: WordIds, depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return ids and logits (documents, depth) of the best labels, best first; id -1 where there are fewer."""
+    def top(self, words: WordIds, depth: int = DEPTH) -> Proposals:
+        """Return the best labels of documents with their log-odds."""
         return self._top(self.features.rows(words), depth)
 
     @torch.inference_mode()
-    def _top(self, rows: csr_matrix, depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _top(self, rows: csr_matrix, depth: int) -> Proposals:
         network = self.network.eval()
         ids = np.full((rows.shape[0], depth), -1, np.int64)
-        logits = np.full((rows.shape[0], depth), -np.inf, np.float32)
+        logits = np.zeros((rows.shape[0], depth), np.float32)
         for some in self._batches(rows.shape[0]):
             scores = network(*self._bags(rows[some]))
             if self.configuration.loss == "softmax":  # as log-odds, like every other expert's
@@ -194,7 +201,7 @@ class Lexical:
             best = scores.topk(min(depth, scores.shape[1]), dim=1)
             width = best.values.shape[1]
             ids[some, :width], logits[some, :width] = best.indices.cpu().numpy(), best.values.cpu().numpy()
-        return ids, logits
+        return Proposals(ids, logits)
 
     def _batches(self, documents: int) -> Iterator[slice]:
         size = max(1, budget(self.network.bias.device) // self.network.labels.out_features)
