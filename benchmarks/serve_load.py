@@ -179,7 +179,7 @@ def measure_memory(model: Path, requests: int, warm: int) -> list[dict[str, obje
     of = f"{requests:,} requests by {CLIENTS} clients, {LABELS:,} labels, 1 to 60 words"
     claim = f"{of}: growth of the server's memory after the first {warm:,} ({early / 2**20:.0f} MiB then)"
     return [
-        row("serve-memory", claim, 100 * growth, "%", 100 * GROWTH, growth <= GROWTH, None, "lower"),
+        row("serve-memory", claim, 100 * growth, "% more", 100 * GROWTH, growth <= GROWTH, None, "lower"),
         row("serve-memory-errors", f"{of}: errors", errors, "errors", 0, errors == 0, None, "lower"),
     ]
 

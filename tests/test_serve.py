@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import requests
 from annif_client import AnnifClient
-from tests.conftest import SMALL
+from tests.conftest import PAPER, SMALL
 from tests.live_server import LiveServer
 
 from laha.baselines.popular import Popular
@@ -35,7 +35,7 @@ def model(parts: Parts) -> LAHA:
         [*train.texts, *["weird thing"] * 3], [*[record.labels for record in records], *[[ODD]] * 3], "topics"
     )
     corpus.label_details = details
-    return LAHA(**{**SMALL, "preset": "paper", "epochs": 12}).fit(Parts(corpus, parts.valid, None, "topics"))
+    return LAHA(**{**PAPER, "epochs": 12}).fit(Parts(corpus, parts.valid, None, "topics"))
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +191,31 @@ def test_a_model_without_attention_tags_and_says_that_it_cannot_explain(parts: P
         assert server.get("/api/model").json()["explains"] is False
         assert server.get("/api/labels/fruit").json()["neighbours"] == {"graph": None, "vectors": None}
         assert server.get("/api/labels/fruit").json()["examples"] is None
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")  # of a head for no label at all
+def test_several_experts_are_served_with_their_shares_and_their_precision(parts: Parts, tmp_path: Path) -> None:
+    train, valid = parts.train_part(), parts.valid
+    assert valid is not None
+    named = [[*(record.labels or ()), "noise1"] for record in valid.records()]  # a label that only its name tells
+    held_out = Corpus.from_lists(valid.texts, named, "topics")
+    model = LAHA(**{**SMALL, "preset": "best", "epochs": 2}).fit(Parts(train, held_out, None, "topics"))
+    model.save(tmp_path / "best")
+    with LiveServer(model, tmp_path / "best") as server:
+        card = server.get("/api/model").json()
+        assert (card["model"], card["calibrated"], card["labels"]) == ("laha-best", True, 7)
+        asked = {"text": "apple iron noise1", "top": 7, "min_precision": 0.9}
+        (document,) = server.post("/api/tag", asked).json()["documents"]
+        threshold = model.score_at_precision(0.9)
+        assert all(entry["score"] >= threshold - 1e-6 for entry in document["labels"])
+        explained = server.post("/api/explain", {"text": asked["text"], "labels": ["fruit", "noise1"]}).json()["labels"]
+        by_label = {entry["label"]: entry for entry in explained}
+        assert len(by_label["fruit"]["experts"]) > 1
+        assert len(by_label["fruit"]["words"]) == 3
+        assert by_label["noise1"]["words"] == []  # no attention has ever seen it
+        about = server.get("/api/labels/noise1").json()
+        assert (about["frequency"], about["group"]) == (0, "unseen")
+        assert about["neighbours"] == {"graph": [], "vectors": None}
 
 
 # Annif's interface, by its client

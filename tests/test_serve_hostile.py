@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import requests
-from tests.conftest import SMALL
+from tests.conftest import PAPER
 from tests.live_server import LiveServer
 
 from laha.corpus import Parts
@@ -26,7 +26,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(scope="module")
 def served(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> tuple[LAHA, Path]:
-    model = LAHA(**{**SMALL, "preset": "paper", "epochs": 1}).fit(parts)
+    model = LAHA(**{**PAPER, "epochs": 1}).fit(parts)
     # As a calibrated model would: otherwise a precision is a 422, which no OpenAPI document can foretell.
     model.score_at_precision = lambda precision: precision / 2  # type: ignore[method-assign]
     folder = tmp_path_factory.mktemp("served") / "topics"

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from tests.conftest import SMALL
+from tests.conftest import PAPER
 from tests.live_server import LiveServer
 
 from laha.baselines.popular import Popular
@@ -45,7 +45,7 @@ def live(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liv
     train = parts.train_part()
     labels = [record.labels for record in train.records()]
     corpus = Corpus.from_lists([*train.texts, *["script attack"] * 9], [*labels, *[[EVIL]] * 9], "topics")
-    model = LAHA(**{**SMALL, "preset": "paper", "epochs": 25}).fit(Parts(corpus, parts.valid, None, "topics"))
+    model = LAHA(**{**PAPER, "epochs": 25}).fit(Parts(corpus, parts.valid, None, "topics"))
     folder = tmp_path_factory.mktemp("served") / "topics"
     model.save(folder)
     with LiveServer(model, folder) as server:
