@@ -34,7 +34,6 @@ SMALL = {
     "epochs": 3,
     "learning_rate": 0.02,
     "device": "cpu",
-    "preset": "paper",
 }
 PAPER = {**SMALL, "preset": "paper"}  # the network alone
 

@@ -211,7 +211,7 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **options)
 
 
-LONG = [*SETTINGS, "--set", "epochs=60", "--set", "patience=60", "--set", "checkpoint_seconds=0"]
+LONG = [*SETTINGS, "--set", "preset=paper", "--set", "epochs=60", "--set", "patience=60", "--set", "checkpoint_seconds=0"]
 
 
 @pytest.fixture(scope="module")

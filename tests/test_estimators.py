@@ -163,7 +163,7 @@ def test_it_learns_from_lists_from_a_corpus_and_from_a_prepared_folder(
         (Prepared.load(tmp_path / "prepared"), None, None),
     ):
         scores.append(create(name, **settings(name)).fit(*given).predict_scores(texts).toarray())
-    tolerance = 0 if estimator_class(name).repeatable else 0.03  # near enough to tell a wrong corpus from a redraw
+    tolerance = 0 if create(name).repeatable else 0.03  # near enough to tell a wrong corpus from a redraw
     for other in scores[1:]:
         np.testing.assert_allclose(other, scores[0], rtol=0, atol=tolerance)
 

@@ -52,6 +52,8 @@ def test_the_json_has_the_keys_others_rely_on() -> None:
 
 def test_a_prepared_part_evaluates_as_its_corpus(parts: Parts, prepared: Prepared, tmp_path: Path) -> None:
 
+    from tests.conftest import PAPER
+
     from laha.tagger import LAHA
 
     model = LAHA(**PAPER).fit(prepared)

@@ -27,11 +27,11 @@ SERVE = [
     *["serve.app", "serve.server"],
 ]
 LAYERS = [
-    ["errors", "configuration", "progress", "ranking", "storage"],
+    ["errors", "configuration", "progress", "budget", "ranking", "storage"],
     [
-        *["corpus", "feedback", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "word_vectors"],
-        *["label_graph", "label_neighbours", "label_vectors", "label_tree", "prepared", "label_content"],
-        *["features", "metrics", "batches"],
+        *["corpus", "feedback", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "stems"],
+        *["word_vectors", "label_graph", "label_neighbours", "label_vectors", "label_tree", "prepared"],
+        *["label_content", "features", "metrics", "batches"],
     ],
     [
         *["network", "network.encoder", "network.document_head", "network.self_attention"],
@@ -51,16 +51,18 @@ LAYERS = [
             "pace",
             "training",
         ],
-        *["head_training", "evaluation", "explain", "heat_map", "results"],
+        *["head_training", "calibration", "evaluation", "explain", "heat_map", "results"],
     ],
     [
-        *["estimator", "deep_estimator", "attention_estimator", "tagger", "baselines", "baselines.popular"],
+        *["estimator", "deep_estimator", "attention_estimator", "baselines", "baselines.popular"],
         *["baselines.attentionxml", "baselines.exam", "baselines.xml_cnn", "baselines.classical"],
         *["baselines.tree_growth", "baselines.forest", "baselines.fastxml", "baselines.pfastrexml", "baselines.sleec"],
         *["baselines.label_trees", "baselines.parabel", "baselines.bonsai", "baselines.one_vs_all"],
         *["baselines.peers", "baselines.peers.folder_files", "baselines.peers.omikuji", "baselines.peers.napkinxc"],
         *["baselines.peers.libpecos_child", "baselines.peers.libpecos"],
-        *["registry", "tagging", "training_folder"],
+        *["experts", "experts.proposals", "experts.neighbours", "experts.label_names", "experts.lexical"],
+        *["experts.network", "experts.tree", "experts.fusion", "experts.panel", "experts.hearing", "experts.evidence"],
+        *["tagger", "registry", "tagging", "training_folder"],
     ],
     ["demo", "comparison_report", "comparison", "terminal", "options", *SERVE, "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`

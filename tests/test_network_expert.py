@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.conftest import SMALL
+from tests.conftest import PAPER
 from tests.test_training import assert_same, fit, stop_after, weights
 
 from laha.deep_estimator import Work
@@ -82,7 +82,7 @@ def test_without_that_loss_the_network_is_the_papers(prepared: Prepared) -> None
 def test_the_attention_begins_as_it_does_without_the_head(prepared: Prepared) -> None:
     networks = []
     for settings in ({}, BESIDE):
-        model = LAHA(**SMALL, **settings)
+        model = LAHA(**PAPER, **settings)
         model._open(prepared, None, None, Work(torch.device("cpu")))
         model._build(prepared)
         networks.append({name: tensor.numpy() for name, tensor in model.network_.state_dict().items()})
@@ -95,7 +95,7 @@ def test_interrupted_and_resumed_it_ends_with_the_same_bytes(prepared: Prepared,
     settings = {**BESIDE, "own_outputs": True, "label_content": True, "weight_decay": 0.01, "document_dropout": 0.2}
     whole = fit(prepared, **settings)
     with pytest.raises(Interrupted):
-        LAHA(**SMALL, **settings).fit(prepared, folder=tmp_path, progress=stop_after(14))
+        LAHA(**PAPER, **settings).fit(prepared, folder=tmp_path, progress=stop_after(14))
     assert_same(whole, fit(prepared, folder=tmp_path, resume=True, **settings))
 
 

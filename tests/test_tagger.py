@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.conftest import PAPER, SMALL
+from tests.conftest import PAPER
 
 from laha.corpus import Parts
-from laha.deep_estimator import choose_device
+from laha.deep_estimator import Work, choose_device
 from laha.errors import ConfigurationError, CorpusError, LahaError
 from laha.prepared import Prepared
 from laha.tagger import LAHA
 
 
 def test_the_defaults_are_the_papers() -> None:
-    paper = LAHA().configuration
+    paper = LAHA(preset="paper").configuration
     assert (paper.units, paper.attention_units, paper.word_dimensions, paper.label_dimensions) == (256, 256, 300, 256)
     assert (paper.batch, paper.learning_rate, paper.max_words) == (64, 0.001, 500)
     assert (paper.attention, paper.fusion, paper.schedule, paper.negatives) == ("hybrid", "adaptive", "constant", None)
@@ -35,7 +35,7 @@ def test_the_defaults_are_the_papers() -> None:
     ],
 )
 def test_a_variant_has_its_name(settings: dict[str, str], name: str) -> None:
-    assert LAHA(**settings).model_name == name
+    assert LAHA(preset="paper", **settings).model_name == name
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,8 @@ def test_a_wrong_value_is_named(settings: dict[str, object], message: str) -> No
 
 def test_scores_begin_at_the_share_of_right_labels(prepared: Prepared) -> None:
     model = LAHA(**PAPER)
-    model._build(model.configuration, prepared)
+    model._open(prepared, None, None, Work(torch.device("cpu")))
+    model._build(prepared)
     labels = prepared.part("train").labels
     share = labels.nnz / (labels.shape[0] * prepared.train_labels)
     assert model.network_.prediction.W_o.bias.item() == pytest.approx(math.log(share / (1 - share)), rel=1e-5)
@@ -115,7 +116,7 @@ def test_word_and_label_vectors_from_files(parts: Parts, tmp_path: Path) -> None
     names = parts.train_part().label_names
     (tmp_path / "labels.txt").write_text("".join(f"{name}\t{number} 1\n" for number, name in enumerate(names)))
     model = LAHA(
-        **{**SMALL, "epochs": 1, "word_dimensions": None, "label_dimensions": None},
+        **{**PAPER, "epochs": 1, "word_dimensions": None, "label_dimensions": None},
         word_vectors=str(tmp_path / "words.txt"),
         label_vectors=str(tmp_path / "labels.txt"),
     ).fit(parts)

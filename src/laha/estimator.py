@@ -35,8 +35,6 @@ class Estimator(ABC):
     Configuration: ClassVar[type]
     # Whether fit takes a folder for checkpoints and can be resumed.
     resumable: ClassVar[bool] = False
-    # Whether the same seed gives the same model; not where a library draws at random without one.
-    repeatable: ClassVar[bool] = True
     # Score every label even where the model would score a shortlist of them; models without one always do.
     exact: bool = False
     # Of the numbers that documents are scored with: float32 or bfloat16; auto is bfloat16 on a GPU, float32 on a CPU.
@@ -78,6 +76,11 @@ class Estimator(ABC):
     def configuration(self) -> Any:
         """The settings with every default filled in, checked."""
         return build(self.Configuration, self.get_params())
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same seed gives the same model: not where a library draws at random without one."""
+        return True
 
     @property
     @abstractmethod

@@ -114,8 +114,8 @@ class LAHA(AttentionEstimator):
     of the paper alone.
 
     >>> model = LAHA(units=64, epochs=3)
-    >>> model.configuration.units, model.configuration.batch
-    (64, 64)
+    >>> model.configuration.preset, model.configuration.units, model.configuration.epochs
+    ('best', 64, 3)
     """
 
     Configuration = LAHAConfiguration
@@ -144,6 +144,11 @@ class LAHA(AttentionEstimator):
         if configuration.preset == "paper" and configuration.fusion == "mean":
             return "laha-mean"
         return f"laha-{configuration.preset}"
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same seed gives the same model: label trees are drawn without one."""
+        return "tree" not in self.configuration.expert_kinds
 
     def _begin(self, prepared: Prepared, logit: float) -> LAHANetwork:
         configuration = self.configuration_

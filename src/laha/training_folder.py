@@ -48,12 +48,17 @@ def train_to_folder(
         model.trained_.update(facts or {})
         model.save(out, log=log)
 
-    if model.resumable:
-        model.fit(corpus, folder=work, resume=resume, progress=progress, track=track, keep=keep)  # type: ignore[call-arg, arg-type]
-    else:
-        model.fit(corpus if isinstance(corpus, Prepared) else corpus())
-    keep()
-    shutil.rmtree(work)
+    try:
+        if model.resumable:
+            how: dict[str, Any] = {"folder": work, "resume": resume, "progress": progress, "track": track, "keep": keep}
+            model.fit(corpus, **how)  # type: ignore[arg-type]
+        else:
+            model.fit(corpus if isinstance(corpus, Prepared) else corpus())
+        keep()
+    finally:
+        if not holds_work(work):  # nothing that a resumed run could go on from
+            shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
 
 
 def _claim(work: Path, model: Estimator, resume: bool) -> None:

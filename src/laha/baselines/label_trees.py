@@ -50,9 +50,13 @@ class LabelTrees(Classical):
     """An ensemble of label trees; a label's score is the product of its branches' scores, averaged over trees."""
 
     Configuration = LabelTreeConfiguration
-    repeatable = False
     files_: dict[str, bytes]  # Omikuji's own, so that saving again gives the same bytes
     trees_: Any
+
+    @property
+    def repeatable(self) -> bool:
+        """Omikuji takes no seed."""
+        return False
 
     def clustering(self) -> dict[str, Any]:
         """Return Omikuji's settings of how labels are clustered."""

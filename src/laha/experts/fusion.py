@@ -92,7 +92,7 @@ class Gates(nn.Module):
         self.adaptive = adaptive
         hidden = [nn.Linear(seen, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU()]
         self.hidden = nn.Sequential(*hidden) if adaptive else nn.Sequential()
-        self.gates = nn.Linear(WIDTH if adaptive else 0, experts)
+        self.gates = nn.Linear(WIDTH if adaptive else 1, experts)  # else one weight an expert, whatever the pair
         self.rest = nn.Linear(WIDTH if adaptive else OF_LABEL, 1)
         for layer in (self.gates, self.rest):
             nn.init.zeros_(layer.weight)
@@ -101,7 +101,7 @@ class Gates(nn.Module):
     def forward(self, looks: Tensor, above: Tensor) -> tuple[Tensor, Tensor]:
         """Return what each expert adds to the logits (pairs, experts), and the rest (pairs,)."""
         looks = (looks - self.looks_mean) / self.looks_scale
-        hidden = self.hidden(looks) if self.adaptive else looks[:, :0]
+        hidden = self.hidden(looks) if self.adaptive else torch.ones_like(looks[:, :1])
         rest: Tensor = self.rest(hidden if self.adaptive else looks[:, -OF_LABEL:])
         return nn.functional.softplus(self.gates(hidden)) * above / self.above_scale, rest.squeeze(-1)
 

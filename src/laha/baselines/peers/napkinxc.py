@@ -52,9 +52,13 @@ class NapkinXCPeer(Classical):
     """By default a probabilistic label tree over hierarchical k-means, logistic loss, exact search."""
 
     Configuration = NapkinXCConfiguration
-    repeatable = False  # it takes a seed, but its solver's draws go on from wherever they were
     files_: dict[str, bytes]
     model_: Any
+
+    @property
+    def repeatable(self) -> bool:
+        """It takes a seed, but its solver's draws go on from wherever they were."""
+        return False
 
     @property
     def model_name(self) -> str:
