@@ -40,6 +40,7 @@ bench: install
 
 # The server under load, for a minute, and its memory over 50,000 requests: some 10 minutes.
 bench-serve: install
+	$(BIN)/python benchmarks/label_search.py
 	$(BIN)/python benchmarks/serve_load.py
 	$(BIN)/python benchmarks/serve_load.py --memory
 

@@ -199,6 +199,7 @@ def test_several_experts_are_served_with_their_shares_and_their_precision(parts:
     assert valid is not None
     named = [[*(record.labels or ()), "noise1"] for record in valid.records()]  # a label that only its name tells
     held_out = Corpus.from_lists(valid.texts, named, "topics")
+    held_out.label_details = {"noise1": LabelDetail("http://example.org/noise1")}
     model = LAHA(**{**SMALL, "preset": "best", "epochs": 2}).fit(Parts(train, held_out, None, "topics"))
     model.save(tmp_path / "best")
     with LiveServer(model, tmp_path / "best") as server:
