@@ -146,15 +146,17 @@ def test_the_model_card_says_what_the_model_is(live: LiveServer) -> None:
 def test_decisions_are_kept_told_and_exported(model: LAHA, folder: Path, tmp_path: Path) -> None:
     with LiveServer(model, copied(folder, tmp_path)) as server:
         decisions = [{"label": "fruit", "decision": "accepted"}, {"label": "label:bird", "decision": "rejected"}]
-        kept = server.post("/api/feedback", {"text": "apple", "decisions": decisions}, headers={"X-User": "ann"})
+        kept = server.post(
+            "/api/feedback", {"text": "apple", "decisions": decisions}, headers={"X-User": "%C5%81ukasz"}
+        )
         assert kept.json() == {"sha256": text_sha256("apple"), "decisions": {"fruit": "accepted", "bird": "rejected"}}
         undone = {"text": "apple", "decisions": [{"label": "bird", "decision": "withdrawn"}]}
         assert server.post("/api/feedback", undone).json()["decisions"] == {"fruit": "accepted"}
         assert server.get(f"/api/feedback/{text_sha256('apple')}").json()["decisions"] == {"fruit": "accepted"}
         rows = [json.loads(line) for line in server.get("/api/feedback/export").text.splitlines()]
         assert [(row["label"], row["decision"], row["who"]) for row in rows] == [
-            ("fruit", "accepted", "ann"),
-            ("bird", "rejected", "ann"),
+            ("fruit", "accepted", "Łukasz"),
+            ("bird", "rejected", "Łukasz"),
             ("bird", "withdrawn", None),
         ]
         typo = [*decisions, {"label": "frut", "decision": "added"}]

@@ -304,6 +304,30 @@ def test_every_control_has_a_name(page: Any) -> None:
     assert page.get_attribute("html", "lang") == "en"
 
 
+def test_a_label_may_be_made_up_where_the_server_allows_it(browser: Any, tmp_path: Path) -> None:
+    model = Popular()
+    model.labels_, model.train_documents_, model.trained_ = [Label("law", 3)], 3, {"corpus": "laws"}
+    model.save(tmp_path / "laws")
+    with (
+        LiveServer(model, tmp_path / "laws", new_labels=True, keep_texts=False) as server,
+        browser.new_context() as context,
+    ):
+        page = context.new_page()
+        open_page(page, server)
+        assert "without the text" in page.text_content("#decide-note")
+        tag(page, "a law")
+        page.fill("#who", "Łukasz")
+        page.fill("#add-label", "brand new")
+        page.wait_for_selector("#add-options [role=option]")
+        kept(page, lambda: page.press("#add-label", "Enter"))
+        assert labels(page) == ["brand new", "law"]
+        page.reload()
+        page.wait_for_selector("body[data-ready]")
+        until(page, "document.querySelectorAll('#label-groups .name').length === 2")
+        (row,) = [json.loads(line) for line in server.get("/api/feedback/export").text.splitlines()]
+        assert (row["label"], row["decision"], row["who"], row["text"]) == ("brand new", "added", "Łukasz", None)
+
+
 def test_a_key_is_asked_for_where_the_server_wants_one(browser: Any, live: LiveServer, tmp_path: Path) -> None:
     model = Popular()
     model.labels_, model.train_documents_, model.trained_ = [Label("law", 3)], 3, {"corpus": "laws"}

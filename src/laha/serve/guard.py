@@ -110,7 +110,10 @@ class Guard:
             size += len(message.get("body", b""))
             more = message.get("more_body", False) and size <= DRAINED * most
             too_long = too_long or size > most
-            parts = [] if too_long else [*parts, message.get("body", b"")]
+            if too_long:
+                parts.clear()
+            else:
+                parts.append(message.get("body", b""))
         if too_long:
             raise RequestProblem(413, f"the body is larger than {most:,} bytes (max_body): send fewer texts at once")
         return b"".join(parts)

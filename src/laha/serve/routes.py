@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -27,7 +28,7 @@ from laha.serve.service import Service
 
 GET = answers(401, 422, 429, 503)
 POST = answers(401, 408, 413, 415, 422, 429, 503)
-Who = Annotated[str | None, Header(alias="X-User", description="who decides; kept with the decisions")]
+Who = Annotated[str | None, Header(alias="X-User", description="who decides, percent-encoded; kept with the decisions")]
 
 
 def json_body(request: Request) -> None:
@@ -101,7 +102,7 @@ def api_routes(service: Service) -> APIRouter:
     )
     async def decide(request: FeedbackRequest, who: Who = None) -> Response:
         decisions: list[tuple[str, str]] = [(entry.label, entry.decision) for entry in request.decisions]
-        kept = await anyio.to_thread.run_sync(service.decide, request.text, decisions, who)
+        kept = await anyio.to_thread.run_sync(service.decide, request.text, decisions, who and unquote(who))
         return json_response({"sha256": kept[0], "decisions": kept[1]})
 
     @router.get(

@@ -179,6 +179,8 @@ class ModelAnswer(BaseModel):
     calibrated: bool
     explains: bool
     feedback: bool
+    keeps_texts: bool
+    new_labels: bool
     configuration: dict[str, Any]
     validation: dict[str, float]
     training: dict[str, Any]

@@ -48,6 +48,7 @@ class Service:
         self._model: Estimator | None = None
         self._details: LabelDetails | None = None
         self._batcher: Batcher | None = None
+        self._card: dict[str, Any] | None = None
         self.monitoring.watch(
             lambda: float(self.ready), lambda: self._batcher.waiting if self._batcher else 0, lambda: self.in_work
         )
@@ -207,6 +208,11 @@ class Service:
 
     def card(self) -> dict[str, Any]:
         """Return the model card."""
+        if self._card is None:
+            self._card = self._describe()
+        return self._card
+
+    def _describe(self) -> dict[str, Any]:
         model, training = self.model, self.manifest["training"]
         frequency = np.array([label.frequency for label in model.labels_], dtype=np.int64)
         groups = Counter(group_of(int(count)) for count in frequency)
@@ -223,6 +229,8 @@ class Service:
             "calibrated": self.calibrated,
             "explains": hasattr(model, "explain"),
             "feedback": self._feedback is not None,
+            "keeps_texts": self._feedback is not None and self.configuration.keep_texts,
+            "new_labels": self.configuration.new_labels,
             "configuration": self.manifest["configuration"],
             "validation": {name: value for name, value in validation.items() if type(value) in (int, float)},
             "training": {key: training.get(key) for key in ("seconds", "device", "best_epoch", "corpus_sha256")},

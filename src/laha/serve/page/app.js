@@ -18,13 +18,19 @@ const state = {
   documents: [], // of a file: {id, text, labels, sha256}
   at: -1, // which of them is shown
   file: null,
+  news: new Set(), // labels that people made up, of which the model knows nothing
   run: 0, // counts what was asked, so that a late answer to an older question is dropped
 };
 
 const score = (value) => (state.model.calibrated ? percent(value) : decimal(value));
 const words = new WordView($("words"), $("word-info"), (shares) => list.mark(shares));
 const list = new LabelList($("label-groups"), { choose, decide });
-new TypeAhead($("add-label"), $("add-options"), (entry) => decide(entry.label, "added"), showProblem);
+const typeAhead = new TypeAhead($("add-label"), $("add-options"), addLabel, showProblem);
+
+function addLabel(entry) {
+  if (entry.frequency === undefined) state.news.add(entry.label);
+  decide(entry.label, "added");
+}
 
 // Telling
 
@@ -75,6 +81,8 @@ async function loadModel() {
   $("card-content").replaceChildren(...card(model));
   $("precision").hidden = $("precision-label").hidden = !model.calibrated;
   $("kinds").hidden = !model.explains;
+  $("texts-kept").textContent = model.keeps_texts ? ", with the text" : ", without the text";
+  typeAhead.takesNew = model.new_labels;
   for (const option of [...$("top").options]) if (Number(option.value) > model.limits.max_top) option.remove();
 }
 
@@ -146,12 +154,19 @@ async function choose(label, run = state.run) {
   showLabels();
   words.colour(label, state.kind);
   try {
+    if (state.news.has(label)) {
+      $("detail").hidden = true;
+      return;
+    }
     if (!words.byLabel.has(label)) await explain([label], run);
     const about = await call(`api/labels/${encodeURIComponent(`label:${label}`)}`);
     if (run === state.run && state.chosen === label) showDetail(about);
     keep();
   } catch (problem) {
-    if (run === state.run) showProblem(problem);
+    if (run !== state.run) return;
+    if (problem.status !== 404) return showProblem(problem);
+    state.news.add(label);
+    $("detail").hidden = true;
   }
 }
 

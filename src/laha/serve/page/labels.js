@@ -138,27 +138,33 @@ export class TypeAhead {
   show(labels, query) {
     this.found = labels;
     this.at = -1;
-    const options = labels.map((entry, number) =>
-      make(
-        "li",
-        {
-          id: `option-${number}`,
-          role: "option",
-          "aria-selected": "false",
-          onpointerdown: (event) => {
-            event.preventDefault();
-            this.choose(number);
-          },
-        },
-        make("span", { class: "name" }, entry.label),
-        make("span", { class: "note" }, count(entry.frequency)),
-      ),
-    );
+    const options = labels.map((entry, number) => this.option(number, entry.label, count(entry.frequency)));
+    if (!options.length && this.takesNew) {
+      this.found = [{ label: query.trim() }];
+      options.push(this.option(0, `add “${query.trim()}” as a new label`, ""));
+    }
     if (!options.length) options.push(make("li", { class: "note", role: "presentation" }, "no label has that in its name"));
     this.list.replaceChildren(...options);
     this.list.dataset.query = query;
     this.list.hidden = false;
     this.input.setAttribute("aria-expanded", "true");
+  }
+
+  option(number, name, note) {
+    return make(
+      "li",
+      {
+        id: `option-${number}`,
+        role: "option",
+        "aria-selected": "false",
+        onpointerdown: (event) => {
+          event.preventDefault();
+          this.choose(number);
+        },
+      },
+      make("span", { class: "name" }, name),
+      make("span", { class: "note" }, note),
+    );
   }
 
   keys(event) {

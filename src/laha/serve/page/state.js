@@ -13,7 +13,7 @@ export async function call(path, { body, signal, who } = {}) {
   const headers = {};
   const key = sessionStorage.getItem("laha-key");
   if (key) headers["X-API-Key"] = key;
-  if (who && /^[\x20-\x7e\xa0-\xff]*$/.test(who)) headers["X-User"] = who; // what a header can carry
+  if (who) headers["X-User"] = encodeURIComponent(who); // a header carries ASCII alone
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
