@@ -1,6 +1,6 @@
 """Type-ahead of `laha serve` over a million label names: the slowest of many kinds of query.
 
-    python benchmarks/label_search.py
+python benchmarks/label_search.py
 """
 
 from __future__ import annotations
