@@ -355,6 +355,9 @@ def serve(
     Decisions are kept in MODEL.feedback.sqlite; 'laha train --feedback' learns from them. SIGTERM answers what is in
     work first.
     """
+    # oneDNN keeps what it compiled for every shape of a batch, by default of 1,024: some hundred MB that grow for hours.
+    for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, "128")
     from laha.registry import load
 
     try:
