@@ -21,7 +21,7 @@ from torch import Tensor
 from record import record, row
 
 GIB = 2**30
-RUNS = 20
+RUNS, FORMULA_RUNS = 20, 5
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def project(network: Any, states: Tensor, dtype: torch.dtype) -> list[Tensor]:
     return [*words, g, lengths, *queries, torch.cat([F1.bias, F2.bias]), W_f.bias, W_o.weight[0], W_o.bias]
 
 
-def measure(work: Callable[[], Any]) -> tuple[float, float]:
+def measure(work: Callable[[], Any], runs: int = RUNS) -> tuple[float, float]:
     """Return the median time in milliseconds, and the memory in GiB that the work takes beside what it is given."""
     for _ in range(3):
         work()
@@ -72,7 +72,7 @@ def measure(work: Callable[[], Any]) -> tuple[float, float]:
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     times = []
-    for _ in range(RUNS):
+    for _ in range(runs):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         work()
@@ -123,10 +123,10 @@ def formulas(shape: Shape, network: Any, encoded: Any, work: str) -> dict[str, t
         score = lambda given=given: network.score(given)  # noqa: E731
         try:
             if work == "training":
-                measured[name] = measure(training(score, wanted, delta))
+                measured[name] = measure(training(score, wanted, delta), FORMULA_RUNS)
             else:
                 with torch.no_grad():
-                    measured[name] = measure(score)
+                    measured[name] = measure(score, FORMULA_RUNS)
         except torch.cuda.OutOfMemoryError:
             print(f"{work}: the formulas in {name} do not fit this device's memory")
         torch.cuda.empty_cache()
@@ -152,13 +152,14 @@ def print_choices() -> None:
 
 def run(shape: Shape) -> None:
     """Measure everything and record it."""
-    from laha.scoring.fused import fused_logits
+    from laha.scoring.fused import describable, fused_logits, hopper
 
     network, encoded = make_network(shape, "cuda")
     arguments = project(network, encoded.states, torch.bfloat16)
     plain = {work: formulas(shape, network, encoded, work) for work in ("forward", "training")}
     with torch.no_grad():
         forward, forward_memory = measure(lambda: fused_logits(*arguments))
+    print(f"scored by the kernel for Hopper: {hopper(arguments[2])}; by descriptors: {describable(arguments[0])}")
     print_choices()
     for x in arguments:
         x.requires_grad_(x.is_floating_point())

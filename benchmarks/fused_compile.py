@@ -17,39 +17,65 @@ from typing import Any
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
 
+from laha.scoring import fused_hopper
 from laha.scoring.fused_backward import key_gradient_kernel, query_gradient_kernel, value_gradient_kernel
-from laha.scoring.fused_forward import forward_kernel
+from laha.scoring.fused_forward import DESCRIBED_WORDS, SUMS, forward_kernel
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 R = 256
-HALF = {"Q", "Q_S", "Q_I", "K", "K_S", "K_I", "V", "V_w", "W_o", "hidden", "aside"}
+HALF = {"Q", "Q_S", "Q_I", "K", "K_S", "K_I", "V", "G", "V_w", "W_o", "hidden", "aside"}
 FLOAT = {"g", "c", "b_f", "w_o", "b_o", "logits", "statistics", "lse", "weights", "slopes", "offsets"}
 FLOAT |= {"dQ", "dK", "dV", "dg"}
-INTEGER = {"lengths", "signs"}
+INTEGER = {"lengths", "signs", "unsure"}
+SCORING = {"TRAINING": False, "OWN": False, "HIDDEN": False, "DESCRIBED": True, "SECOND": False}
+TRAINING = {**SCORING, "TRAINING": True}
 KERNELS = {
-    "forward": (forward_kernel, {"TRAINING": False, "OWN": False, "HIDDEN": False}),
-    "forward, training": (forward_kernel, {"TRAINING": True, "OWN": False, "HIDDEN": False}),
+    "forward": (forward_kernel, SCORING),
+    "forward, training": (forward_kernel, TRAINING),
     "query gradient": (query_gradient_kernel, {"OWN": False}),
     "key gradient": (key_gradient_kernel, {"OWN": False}),
     "value gradient": (value_gradient_kernel, {"OWN": False}),
-    "forward, own outputs": (forward_kernel, {"TRAINING": False, "OWN": True, "HIDDEN": False}),
-    "forward, training, own outputs": (forward_kernel, {"TRAINING": True, "OWN": True, "HIDDEN": True}),
+    "forward, own outputs": (forward_kernel, {**SCORING, "OWN": True}),
+    "forward, training, own outputs": (forward_kernel, {**TRAINING, "OWN": True, "HIDDEN": True}),
     "query gradient, own outputs": (query_gradient_kernel, {"OWN": True}),
     "key gradient, own outputs": (key_gradient_kernel, {"OWN": True}),
     "value gradient, own outputs": (value_gradient_kernel, {"OWN": True}),
+    "forward, second": (forward_kernel, {**SCORING, "SECOND": True}),
+    "forward for Hopper": (fused_hopper.hopper_kernel, {"OWN": False}),
+    "forward for Hopper, own outputs": (fused_hopper.hopper_kernel, {"OWN": True}),
+    "forward, without descriptors": (forward_kernel, {**SCORING, "DESCRIBED": False}),
 }
 
 
-def argument_type(name: str) -> str:
+def argument_type(name: str, described: dict[str, tuple[int, int]], gluon: bool) -> str:
+    """Say what a kernel is given under a name; `described` as tiles of so many rows and columns."""
+    if name in described:
+        rows, columns = described[name]
+        layout = gl.NVMMASharedLayout.get_default_for([rows, columns], gl.bfloat16)
+        return f"tensordesc<bf16[{rows}, {columns}]{f',{layout!r}' if gluon else ''}>"
     return "*bf16" if name in HALF else "*fp32" if name in FLOAT else "*i32" if name in INTEGER else "i32"
 
 
 def compile_kernel(kernel: Any, settings: dict[str, Any], choice: Any) -> dict[str, Any]:
     """Compile one choice of blocks and read from the machine code what it takes."""
-    function = kernel.fn  # below the autotuner
-    constants = {**settings, "R": R, "PRECISION": "tf32", **choice.kwargs}
-    types = {name: "constexpr" if name in constants else argument_type(name) for name in function.arg_names}
+    gluon = kernel is fused_hopper.hopper_kernel
+    function = kernel if gluon else kernel.fn  # below the autotuner
+    described = {}
+    if gluon or settings.get("DESCRIBED"):
+        words = fused_hopper.WORDS if gluon else DESCRIBED_WORDS
+        described = {**dict.fromkeys(("K_S", "K_I", "V"), (words, R)), "G": (words, SUMS.value)}
+    if gluon:
+        described |= {"Q_S": (64, R), "Q_I": (64, R)}
+        constants = {name: getattr(fused_hopper, name) for name in ("WORDS", "STAGES", "REGISTERS")}
+    else:
+        constants = {"PRECISION": "tf32", **choice.kwargs}
+    constants |= {**settings, "R": R}
+    types = {
+        name: "constexpr" if name in constants else argument_type(name, described, gluon) for name in function.arg_names
+    }
     # as at launch: pointers and strides are multiples of 16
     aligned = {
         (i,): [["tt.divisibility", 16]]
@@ -57,7 +83,7 @@ def compile_kernel(kernel: Any, settings: dict[str, Any], choice: Any) -> dict[s
         if types[name].startswith("*") or (name.endswith(("_document", "_stride")) and name != "g_stride")
     }
     compiled = triton.compile(
-        ASTSource(function, types, constants, aligned),
+        (GluonASTSource if gluon else ASTSource)(function, types, constants, aligned),
         target=GPUTarget("cuda", 90, 32),
         options={"num_warps": choice.num_warps, "num_stages": choice.num_stages},
     )
@@ -90,6 +116,8 @@ def loop_spills(code: str) -> tuple[int, int]:
         first = labels.get(m[1], i) if m else i
         if first < i and any("HGMMA" in inside for inside in lines[first:i]):
             loops.append((first, i))
+    # what begins within a loop and ends behind it is no loop, but a branch that lies out of line and jumps back
+    loops = [a for a in loops if not any(b[0] < a[0] < b[1] < a[1] for b in loops)]
     inner = [a for a in loops if not any(a != b and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
     bodies = [line for first, last in inner for line in lines[first:last] if re.search(r"/\*[0-9a-f]{4,}\*/", line)]
     return len(bodies), sum(" STL" in line or " LDL" in line for line in bodies)
@@ -102,7 +130,10 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for name, (kernel, settings) in KERNELS.items():
-        choices = kernel.configs[:-1]  # the last is float32's
+        if kernel is fused_hopper.hopper_kernel:
+            choices = [triton.Config({}, num_warps=4)]
+        else:
+            choices = kernel.configs[: 1 if settings.get("DESCRIBED") else -1]  # the last is float32's
         for choice in choices[:1] if arguments.first else choices:
             rows.append({"kernel": name, **compile_kernel(kernel, settings, choice)})
             if not arguments.json:

@@ -1,4 +1,7 @@
-"""Print the tables of the READMEs from the result files: `python experiments/table.py [--peers | --trials]`."""
+"""Print the tables of the READMEs from the result files: `python experiments/table.py [--peers | --trials | --write]`.
+
+`--write` puts all three where they belong.
+"""
 
 from __future__ import annotations
 
@@ -93,5 +96,22 @@ def read(path: Path) -> dict[str, Any]:
     return result
 
 
+def put(made: str, place: Path) -> None:
+    """Replace the table of the same header in a file."""
+    lines = place.read_text(encoding="utf-8").split("\n")
+    start = lines.index(made.split("\n")[0])
+    stop = next(number for number in range(start, len(lines)) if not lines[number].startswith("|"))
+    place.write_text("\n".join([*lines[:start], made, *lines[stop:]]), encoding="utf-8")
+
+
+def write() -> str:
+    """Put every table into its README."""
+    here = Path(__file__).parent
+    put(table(), here.parent / "README.md")
+    for made in (peers(), trials()):
+        put(made, here / "README.md")
+    return "README.md and experiments/README.md hold the tables of the result files"
+
+
 if __name__ == "__main__":
-    print({"--peers": peers, "--trials": trials}.get(sys.argv[-1], table)())
+    print({"--peers": peers, "--trials": trials, "--write": write}.get(sys.argv[-1], table)())

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,10 +209,22 @@ def test_a_corpus_without_labels_is_refused_in_training(run: Run, tmp_path: Path
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "laha", *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **options)
+    # A shell lets what it starts in the background ignore Ctrl-C, and these tests with it.
+    listen = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, preexec_fn=listen, **options)
 
 
-LONG = [*SETTINGS, "--set", "preset=paper", "--set", "epochs=60", "--set", "patience=60", "--set", "checkpoint_seconds=0"]
+LONG = [
+    *SETTINGS,
+    "--set",
+    "preset=paper",
+    "--set",
+    "epochs=60",
+    "--set",
+    "patience=60",
+    "--set",
+    "checkpoint_seconds=0",
+]
 
 
 @pytest.fixture(scope="module")
@@ -269,6 +282,27 @@ def test_interrupted_it_exits_130_and_says_how_to_continue(prepared_folder: Path
     assert code == 130, error
     assert b"--resume" in error
     assert b"Traceback" not in error
+
+
+def test_an_impatient_second_interrupt_of_a_comparison_spoils_nothing(prepared_folder: Path, tmp_path: Path) -> None:
+    settings = [f"laha.{item}" if "=" in item else item for item in LONG]
+    process = start(
+        "compare", prepared_folder, "--models", "laha", "--out", tmp_path, *settings, start_new_session=True
+    )
+    checkpoint = tmp_path / "models" / "laha.training" / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)  # to the parent alone, which waits for the model
+    error = process.communicate()[1]
+    assert process.returncode == 130, error
+    assert b"the same command goes on from here" in error
+    assert b"Traceback" not in error
+    assert checkpoint.exists()
 
 
 @pytest.mark.parametrize(("model", "told"), [("popular", "nothing of it is kept"), ("laha", "continue with --resume")])

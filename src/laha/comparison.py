@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,7 +35,8 @@ from laha.training_folder import train_to_folder, work_folder
 from laha.vocabulary import WordIds
 
 Work = Callable[["Job", Progress], dict[str, Any]]
-GRACE = 60.0  # seconds that an interrupted training gets to save its checkpoint
+PATIENCE = 10.0  # seconds in which a training that Ctrl-C interrupted too is over
+GRACE = 60.0  # seconds that any other gets to end its step and save its checkpoint
 SINGLE = 100  # documents tagged one by one: enough for a mean, and seconds even for slow models
 
 
@@ -147,12 +150,28 @@ def run_apart(job: Job, progress: Progress, work: Work) -> dict[str, Any]:
     except EOFError:
         process.join()
     except KeyboardInterrupt as stop:
-        process.join(GRACE)  # it was interrupted too, and may be saving its checkpoint
-        process.terminate()
+        with deaf():  # a second Ctrl-C is that process's to obey
+            process.join(PATIENCE)  # it was interrupted too, and may be saving its checkpoint
+            process.terminate()  # unless only this process was: now it is, and saves
+            process.join(GRACE)
+        process.kill()
         raise Interrupted("stopped; the same command goes on from here") from stop
     if outcome is None:
         outcome = {"failed": f"its process ended with code {process.exitcode} (out of memory?)"}
     return {"model": job.name, **outcome}
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ignore Ctrl-C for a while."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _report(work: Work, job: Job, sender: Connection) -> None:

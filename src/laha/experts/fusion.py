@@ -30,6 +30,7 @@ RATE = 0.01
 DECAY = 1e-4
 FEW_DOCUMENTS = 1_500  # fewer held-out documents may be too few for gates: cross-validation decides
 FOLDS = 3
+MARGIN = 0.5  # points of nDCG@5 by which gates must be better there: few documents deceive
 STEPS = 600  # at least: few pairs are read more often
 
 
@@ -128,9 +129,8 @@ class Fusion:
         right = entries(truth, pairs.documents, pairs.labels)
         adaptive = True
         if documents < FEW_DOCUMENTS:
-            fold = np.random.default_rng([seed, 3]).integers(FOLDS, size=documents)[pairs.documents]
-            scores = [_held_out(pairs, right, fold, choice, seed, truth, frequency) for choice in (False, True)]
-            adaptive = scores[1] > scores[0]
+            scores = [crosswise(pairs, truth, frequency, choice, seed) for choice in (False, True)]
+            adaptive = scores[1] > scores[0] + MARGIN
         return cls(_train(pairs, right, adaptive, seed, progress))
 
     def weigh(self, pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -177,16 +177,10 @@ def _train(pairs: Pairs, right: NDArray[np.float32], adaptive: bool, seed: int, 
     return gates
 
 
-def _held_out(
-    pairs: Pairs,
-    right: NDArray[np.float32],
-    fold: NDArray[np.int64],
-    adaptive: bool,
-    seed: int,
-    truth: csr_matrix,
-    frequency: NDArray[Any],
-) -> float:
-    """Return the nDCG@5 of gates on documents that they did not learn from."""
+def crosswise(pairs: Pairs, truth: csr_matrix, frequency: NDArray[Any], adaptive: bool, seed: int) -> float:
+    """Return the nDCG@5 of gates on documents that they did not learn from: each third by gates of the others."""
+    right = entries(truth, pairs.documents, pairs.labels)
+    fold = np.random.default_rng([seed, 3]).integers(FOLDS, size=truth.shape[0])[pairs.documents]
     scores = np.zeros(len(right), np.float32)
     for number in range(FOLDS):
         inside, outside = (_take(pairs, mask) for mask in (fold == number, fold != number))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from laha.calibration import precision_curve, reliability, score_for
-from laha.experts.fusion import Fusion, as_matrix, join
+from laha.experts.fusion import FEW_DOCUMENTS, Fusion, as_matrix, crosswise, join
 from laha.experts.proposals import Proposals, best_of
 from laha.metrics import RankingMetrics, is_true, top_labels
 from laha.progress import Progress, silent
@@ -46,6 +46,8 @@ class Panel:
         `truth` may have more columns than `frequency`: labels that no expert can propose.
         """
         known = csr_matrix(truth[:, : len(frequency)])
+        if truth.shape[0] < FEW_DOCUMENTS:
+            proposals = worth_hearing(proposals, known, frequency, seed)
         pairs = join(list(proposals.values()), frequency)
         fusion = Fusion.fit(pairs, known, frequency, seed, progress)
         scores = as_matrix(pairs, fusion.weigh(pairs)[0], known.shape)
@@ -107,6 +109,26 @@ class Panel:
         """Take over what `tensors` gave."""
         own = {name.removeprefix("fusion."): array for name, array in tensors.items() if name.startswith("fusion.")}
         return cls(names, Fusion.restore(own), frequency, tensors["precision"])
+
+
+def worth_hearing(
+    proposals: Mapping[str, Proposals], truth: csr_matrix, frequency: NDArray[Any], seed: int
+) -> dict[str, Proposals]:
+    """Leave out, one after the other, experts without which few held-out documents are ranked better, crosswise."""
+
+    def score(kept: Mapping[str, Proposals]) -> float:
+        return crosswise(join(list(kept.values()), frequency), truth, frequency, False, seed)
+
+    kept, best = dict(proposals), -np.inf
+    while len(kept) > 1:
+        best = max(best, score(kept))
+        without = {name: score({other: kept[other] for other in kept if other != name}) for name in kept}
+        worst = max(without, key=lambda name: without[name])
+        if without[worst] <= best:
+            break
+        best = without[worst]
+        del kept[worst]
+    return kept
 
 
 def ask(words: WordIds, sources: Sequence[Source]) -> dict[str, Proposals]:

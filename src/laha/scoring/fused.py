@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,6 +13,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 PRECISION = {torch.float32: "ieee"}  # float32 stays float32; half precision knows only one product
+GLUON = "3.6."  # the version of Triton whose Gluon is known
+WIDEST = 256  # features of a tile by descriptor
 SMALLEST = 32  # features: one word of sign bits, and no less than a tensor core multiplies
 
 
@@ -55,7 +58,10 @@ def fused_logits(
     size = max(SMALLEST, 1 << (max(K_S.shape[2], V.shape[2]) - 1).bit_length())
     # features of zeros add nothing to any product, and ReLU of nothing times nothing is nothing
     K_S, K_I, V, Q_S, Q_I, b_f, w_o = (widen(x, size) for x in (K_S, K_I, V, Q_S, Q_I, b_f, w_o))
-    logits: Tensor = FusedLogits.apply(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o)  # type: ignore[no-untyped-call]
+    arguments = (K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o)
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in arguments)):
+        return run_forward(*arguments)[0]
+    logits: Tensor = FusedLogits.apply(*arguments)  # type: ignore[no-untyped-call]
     return logits
 
 
@@ -89,6 +95,127 @@ def rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
+def run_forward(
+    K_S: Tensor,
+    K_I: Tensor,
+    V: Tensor,
+    g: Tensor,
+    lengths: Tensor,
+    Q_S: Tensor,
+    Q_I: Tensor,
+    c: Tensor,
+    b_f: Tensor,
+    w_o: Tensor,
+    b_o: Tensor,
+    training: bool = False,
+    hidden_kept: bool = False,
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the logits, and for `training` what the backward kernels need (ReLU(u) among it if `hidden_kept`)."""
+    from laha.scoring.fused_forward import DESCRIBED_WORDS, SUMS, forward_kernel, prepare_kernel
+
+    dtype, device = K_S.dtype, K_S.device
+    K_S, K_I, V = (rows(x, dtype) for x in (K_S, K_I, V))
+    Q_S, Q_I = (x.to(dtype).contiguous() for x in (Q_S, Q_I))
+    g, c, b_f, b_o = (rows(x, torch.float32) for x in (g, c, b_f, b_o))
+    w_o = w_o.float().contiguous()
+    lengths = lengths.to(device=device, dtype=torch.int32)
+    (documents, n, size), k = V.shape, len(Q_S)
+    logits = torch.empty((documents, k), device=device)
+    kept = k if training else 0
+    statistics = torch.empty((6, documents, kept), device=device)  # lse_S, lse_I, x, y, e_S, e_I
+    signs = torch.empty((documents, kept, size // 32), dtype=torch.int32, device=device)
+    hidden = torch.empty((documents, k if hidden_kept else 0, size), dtype=dtype, device=device)  # ReLU(u)
+
+    described = describable(K_S) and describable(K_I)
+    specialized = described and not training and hopper(V)
+    clean = torch.empty(V.shape, dtype=dtype, device=device) if described else V
+    G = torch.empty((documents, n, SUMS.value), dtype=dtype, device=device)
+    at_once = programs(device)
+    aside = torch.empty((at_once * 128, size), dtype=dtype, device=device)
+    tiles = documents * -(-k // 128)
+    unsure = torch.zeros(1 + tiles if specialized else 0, dtype=torch.int32, device=device)
+
+    def grid(block: dict[str, Any]) -> tuple[int]:
+        slots = at_once * 128 // block["BLOCK_ROWS"]
+        return (min(slots, documents * -(-k // block["BLOCK_ROWS"])),)
+
+    constants = (c, b_f, w_o, b_o)
+    with on(device):
+        prepare_kernel[(-(-n // 32), documents)](
+            *(V, g, lengths, clean, G, n, *V.stride()[:2], *g.stride()[:2]), R=size, COPY=described, BLOCK_COLUMNS=32
+        )
+        if specialized:
+            from laha.scoring.fused_hopper import launch
+
+            launch(Q_S, Q_I, (K_S, K_I, clean, G), lengths, *constants, logits, aside, unsure, at_once)
+        words: list[Any] = [K_S, K_I, clean, G]
+        if described:
+            words = [describe(x, DESCRIBED_WORDS) for x in words]
+        forward_kernel[grid](
+            *(Q_S, Q_I, *words, lengths, *constants, logits, statistics, signs, hidden, aside, unsure),
+            *(documents, n, k, statistics.stride(0), *K_S.stride()[:2], *K_I.stride()[:2], *clean.stride()[:2]),
+            *(bucket(k), bucket(n)),
+            R=size,
+            TRAINING=training,
+            OWN=w_o.dim() == 2,
+            HIDDEN=hidden_kept,
+            DESCRIBED=described,
+            SECOND=specialized,
+            PRECISION=PRECISION.get(dtype, "tf32"),
+        )
+    return logits, [K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs, hidden]
+
+
+@cache
+def has(module: str) -> bool:
+    """Tell whether the installed Triton has a module."""
+    return find_spec(module) is not None
+
+
+def describable(x: Tensor) -> bool:
+    """Tell whether tiles of x may be read by tensor descriptors: on Hopper and its heirs, in half precision, aligned.
+
+    The interpreter, which has no tiles to fit, does it in any precision.
+    """
+    if not has("triton.tools.tensor_descriptor"):
+        return False
+    fit = not x.is_cuda or (torch.cuda.get_device_capability(x.device)[0] in (9, 10) and x.element_size() == 2)
+    aligned = x.data_ptr() % 16 == 0 and x.stride(1) * x.element_size() % 16 == 0
+    flat = len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1)  # documents behind each other, as rows of one matrix
+    return fit and aligned and flat and x.shape[2] <= WIDEST
+
+
+def hopper(V: Tensor) -> bool:
+    """Tell whether the kernel made for Hopper runs: on that chip, in bfloat16, at the paper's size, by one Triton.
+
+    Gluon is an experiment of Triton's and changes from version to version.
+    """
+    if V.dtype != torch.bfloat16 or V.shape[2] != WIDEST or not V.is_cuda:
+        return False
+    return torch.cuda.get_device_capability(V.device) == (9, 0) and gluon_known()
+
+
+@cache
+def gluon_known() -> bool:
+    """Tell whether the installed Triton is one whose Gluon the kernel for Hopper was made for."""
+    import triton
+
+    if not triton.__version__.startswith(GLUON):
+        return False
+    try:
+        import laha.scoring.fused_hopper  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def describe(x: Tensor, rows: int) -> Any:
+    """Return the descriptor of tiles of so many words of x (batch, n, features), its documents behind each other."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor.from_tensor(x.flatten(0, 1), [rows, x.shape[2]])
+
+
 class FusedLogits(torch.autograd.Function):
     """The kernels as one differentiable function; all features already as wide as each other."""
 
@@ -107,48 +234,15 @@ class FusedLogits(torch.autograd.Function):
         w_o: Tensor,
         b_o: Tensor,
     ) -> Tensor:
-        """Run the forward kernel; keep what the backward kernels need if a gradient will be asked for."""
-        from laha.scoring.fused_forward import forward_kernel
-
+        """Run the forward kernel; keep what the backward kernels need."""
         inputs = (K_S, K_I, V, g, Q_S, Q_I, c, b_f, w_o, b_o)
         ctx.dtypes = [x.dtype for x in inputs]
-        dtype, device = K_S.dtype, K_S.device
-        K_S, K_I, V = (rows(x, dtype) for x in (K_S, K_I, V))
-        Q_S, Q_I = (x.to(dtype).contiguous() for x in (Q_S, Q_I))
-        g, c, b_f, b_o = (rows(x, torch.float32) for x in (g, c, b_f, b_o))
-        w_o = w_o.float().contiguous()
-        lengths = lengths.to(device=device, dtype=torch.int32)
-        documents, n, size = V.shape
-        k = len(Q_S)
-        training = any(ctx.needs_input_grad)
-        logits = torch.empty((documents, k), device=device)
-        kept = k if training else 0
-        statistics = torch.empty((6, documents, kept), device=device)  # lse_S, lse_I, x, y, e_S, e_I
-        signs = torch.empty((documents, kept, size // 32), dtype=torch.int32, device=device)
-        own = w_o.dim() == 2
-        hidden_kept = own and ctx.needs_input_grad[9]
-        hidden = torch.empty((documents, k if hidden_kept else 0, size), dtype=dtype, device=device)  # ReLU(u)
-        at_once = programs(device)
-        aside = torch.empty((2, at_once * 128, size), dtype=dtype, device=device)
-
-        def grid(block: dict[str, Any]) -> tuple[int]:
-            slots = at_once * 128 // block["BLOCK_ROWS"]
-            return (min(slots, documents * -(-k // block["BLOCK_ROWS"])),)
-
-        strides = (*K_S.stride()[:2], *K_I.stride()[:2], *V.stride()[:2], *g.stride()[:2])
-        with on(device):
-            forward_kernel[grid](
-                *(Q_S, Q_I, K_S, K_I, V, g, lengths, c, b_f, w_o, b_o, logits, statistics, signs),
-                *(hidden, aside),
-                *(documents, k, statistics.stride(0), *strides, bucket(k), bucket(n)),
-                R=size,
-                TRAINING=training,
-                OWN=own,
-                HIDDEN=hidden_kept,
-                PRECISION=PRECISION.get(dtype, "tf32"),
-            )
-        if training:
-            ctx.save_for_backward(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, statistics, signs, hidden)
+        logits, kept = run_forward(
+            *(K_S, K_I, V, g, lengths, Q_S, Q_I, c, b_f, w_o, b_o),
+            training=True,
+            hidden_kept=w_o.dim() == 2 and ctx.needs_input_grad[9],
+        )
+        ctx.save_for_backward(*kept)
         return logits
 
     @staticmethod

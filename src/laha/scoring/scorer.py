@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -23,6 +24,7 @@ from laha.scoring.shortlist import SIZES, Recall, Shortlist
 from laha.scoring.streaming import score_all, score_top, words_at_once
 from laha.vocabulary import WordIds
 
+AHEAD = 3  # batches a GPU is given before the results of the first are asked for: it never waits for padding
 MEASURED_DOCUMENTS = 1_000  # on which a shortlist is compared with the exact ranking
 
 
@@ -54,15 +56,19 @@ class Scorer:
         """Return ids and probabilities (documents, top) of the best labels."""
         top = min(top, self.scoring.labels)
         shortlist = None if exact or self.shortlist is None or top > self.shortlist.size else self.shortlist
-        found = []
+        ids, scores = np.zeros((len(words), top), np.int64), np.zeros((len(words), top), np.float32)
+        under_way: deque[tuple[NDArray[np.int64], Arrival, Arrival]] = deque()
         for documents, padded, lengths in self.batches(words):
             if shortlist is not None:
-                found.append((documents, *shortlist.score_top(padded, lengths, top)))
+                found = shortlist.score_top(padded, lengths, top)
             else:
-                found.append((documents, *score_top(self.scoring, padded, lengths, top)))
-        ids, scores = np.zeros((len(words), top), np.int64), np.zeros((len(words), top), np.float32)
-        for documents, best, probabilities in found:  # only now: a GPU works on while the next batch is padded
-            ids[documents], scores[documents] = best.cpu().numpy(), probabilities.cpu().numpy()
+                found = score_top(self.scoring, padded, lengths, top)
+            under_way.append((documents, Arrival(found[0]), Arrival(found[1])))
+            if len(under_way) > AHEAD:
+                documents, best, probabilities = under_way.popleft()
+                ids[documents], scores[documents] = best.numpy(), probabilities.numpy()
+        for documents, best, probabilities in under_way:
+            ids[documents], scores[documents] = best.numpy(), probabilities.numpy()
         return ids, scores
 
     def sparse(self, words: WordIds, exact: bool = False) -> csr_matrix:
@@ -113,4 +119,24 @@ class Scorer:
         chosen = np.arange(len(words)) if chosen is None else chosen
         for places in sorted_batches(words.lengths[chosen], words_at_once(self.device), self.max_words):
             padded, lengths = pad(words, chosen[places], self.max_words)
-            yield chosen[places], torch.from_numpy(padded).to(self.device), torch.from_numpy(lengths).to(self.device)
+            yield chosen[places], send(padded, self.device), send(lengths, self.device)
+
+
+class Arrival:
+    """A tensor on its way to the CPU, whatever else a GPU was given to do since."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor.to("cpu", non_blocking=True)
+        self.event = torch.cuda.current_stream(tensor.device).record_event() if tensor.is_cuda else None
+
+    def numpy(self) -> NDArray[Any]:
+        """Wait for it."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.tensor.numpy()
+
+
+def send(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Return the array on the device, without waiting for what a GPU has to do before."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
