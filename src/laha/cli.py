@@ -355,7 +355,7 @@ def serve(
     Decisions are kept in MODEL.feedback.sqlite; 'laha train --feedback' learns from them. SIGTERM answers what is in
     work first.
     """
-    # oneDNN keeps what it compiled for every shape of a batch, by default of 1,024: some hundred MB that grow for hours.
+    # oneDNN keeps what it compiled for each shape of a batch, by default of 1,024: hundreds of MB that come over hours.
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(cache, "128")
     from laha.registry import load
