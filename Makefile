@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test install bench bench-gpu lint clean
+.PHONY: demo test install bench bench-gpu bench-serve lint chromium clean
 
 install: $(VENV)/.installed
 
@@ -23,14 +23,26 @@ lint: install
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest -n 2
+# Browser tests drive Debian's Chromium; where it is missing and may not be installed they are skipped, and say so.
+chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && [ -f /etc/debian_version ] && apt-get update -qq \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+		|| echo "no Chromium here, and no right or no way to install it: the browser tests will be skipped"
+
+test: lint chromium
+	$(BIN)/python -m pytest -n 2 -rfEs
 
 # The claims of speed, each a file in benchmarks/ with its results; LAHA_DATA adds the real corpora.
 bench: install
 	for name in label_walks startup tokenizer cpu_scoring tagging training_step label_growth; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; \
 	done
+
+# The server under load, for a minute, and its memory over 50,000 requests: some 10 minutes.
+bench-serve: install
+	$(BIN)/python benchmarks/label_search.py
+	$(BIN)/python benchmarks/serve_load.py
+	$(BIN)/python benchmarks/serve_load.py --memory
 
 # What needs a GPU: run it on one, in one command.
 bench-gpu:

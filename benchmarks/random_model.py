@@ -21,7 +21,7 @@ def random_network(labels: int, head: bool = True) -> LAHANetwork:
 
 def random_model(labels: int, shortlist: int = 512, device: str = "cpu") -> LAHA:
     """Return a model ready to tag, with a shortlist, and with an index where labels are very many."""
-    model = LAHA(device=device, shortlist=shortlist)
+    model = LAHA(preset="paper", device=device, shortlist=shortlist)
     model.configuration_ = model.configuration
     model.network_ = random_network(labels).to(device)
     model.vocabulary_ = Vocabulary([f"word{number}" for number in range(WORDS)])

@@ -13,11 +13,25 @@ import laha
 
 SOURCE = Path(laha.__file__).parent
 # Each layer's files in the order in which data flows. A new file gets its place here.
+SERVE = [
+    *["serve", "serve.configuration", "serve.problems", "serve.batching", "serve.label_search", "serve.label_details"],
+    *[
+        "serve.monitoring",
+        "serve.schemas",
+        "serve.service",
+        "serve.guard",
+        "serve.routes",
+        "serve.annif",
+        "serve.pages",
+    ],
+    *["serve.app", "serve.server"],
+]
 LAYERS = [
     ["errors", "configuration", "progress", "budget", "ranking", "storage"],
     [
-        *["corpus", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "stems", "word_vectors"],
-        *["label_graph", "label_vectors", "label_tree", "prepared", "label_content", "features", "metrics", "batches"],
+        *["corpus", "feedback", "formats", "writers", "pydocs", "datasets", "statistics", "vocabulary", "stems"],
+        *["word_vectors", "label_graph", "label_neighbours", "label_vectors", "label_tree", "prepared"],
+        *["label_content", "features", "metrics", "batches"],
     ],
     [
         *["network", "network.encoder", "network.document_head", "network.self_attention"],
@@ -50,7 +64,7 @@ LAYERS = [
         *["experts.network", "experts.tree", "experts.fusion", "experts.panel", "experts.hearing", "experts.evidence"],
         *["tagger", "registry", "tagging", "training_folder"],
     ],
-    ["demo", "comparison_report", "comparison", "terminal", "options", "cli"],
+    ["demo", "comparison_report", "comparison", "terminal", "options", *SERVE, "cli"],
     ["", "__main__"],  # the package itself, which names what is public, and `python -m laha`
 ]
 ORDER = [name for layer in LAYERS for name in layer]
@@ -114,7 +128,7 @@ def test_the_layers_hold(module):
 
 
 def test_the_packages_of_a_folder_hold_no_code():
-    for name in ("network", "scoring", "baselines", "baselines.peers"):
+    for name in ("network", "scoring", "baselines", "baselines.peers", "serve"):
         (docstring,) = ast.parse(FILES[name].read_text(encoding="utf-8")).body
         assert isinstance(docstring, ast.Expr)
 

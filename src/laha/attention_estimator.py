@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from laha.deep_estimator import DeepEstimator
 from laha.errors import LahaError, nearest
-from laha.explain import Explanation, explain_labels
+from laha.explain import Explanation, LabelExplanation, explain_labels
 from laha.vocabulary import Tokenizer
 
 
@@ -22,7 +23,7 @@ class AttentionEstimator(DeepEstimator):
         words = self.vocabulary_.encode([[word for word, _, _ in spans]])
         names = [label.name for label in self.labels_]
         if labels is None:
-            chosen = [int(number) for number in self.predict(words, top).ids[0]]
+            chosen = [int(number) for number in self.predict(words, top).ids[0] if number >= 0]
         else:
             index = {name: number for number, name in enumerate(names)}
             for name in labels:
@@ -30,9 +31,12 @@ class AttentionEstimator(DeepEstimator):
                     raise LahaError(f"the model has no label '{name}': {_hint(name, names)}")
             chosen = [index[name] for name in labels]
         ((_, padded, lengths),) = self.scorer_.batches(words)
-        return explain_labels(
-            self.network_, padded, lengths, text, spans, [(number, names[number]) for number in chosen]
-        )
+        # A label known by its name alone has no attention: it is explained without words.
+        attended = getattr(self.network_, "labels", len(names))
+        known = [(number, names[number]) for number in chosen if number < attended]
+        explanation = explain_labels(self.network_, padded, lengths, text, spans, known)
+        unheard = [LabelExplanation(names[number], 0.0, 0.0, 0.0, []) for number in chosen if number >= attended]
+        return replace(explanation, labels=[*explanation.labels, *unheard])
 
 
 def _hint(name: str, names: list[str]) -> str:

@@ -14,8 +14,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from laha.errors import Interrupted, LahaError, nearest
+from laha.errors import ConfigurationError, Interrupted, LahaError, nearest
 from laha.options import (
+    BudgetOption,
     CorpusArgument,
     DataOption,
     DeviceOption,
@@ -106,9 +107,13 @@ def train(
     word_vectors: WordVectorsOption = None,
     label_vectors: LabelVectorsOption = None,
     settings: SetOption = None,
+    budget: BudgetOption = None,
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue the unfinished training of this model")] = False,
+    feedback: Annotated[
+        Path | None, typer.Option("--feedback", metavar="FILE", help="learn from decisions that 'laha serve' kept too")
+    ] = None,
     shared: SharedOption = False,
     track: Annotated[
         Path | None, typer.Option("--tensorboard", metavar="DIR", help="log to TensorBoard as well (laha\\[track])")
@@ -118,19 +123,24 @@ def train(
     """Learn from tagged documents; Ctrl-C saves, and --resume continues.
 
     A folder gives its train and valid parts; without a valid part a tenth of train is held out. The checkpoint with
-    the best validation nDCG@5 becomes the model.
+    the best validation nDCG@5 becomes the model. The default model is on disk as soon as its first experts are, and is
+    replaced whenever it got better; --budget says when to stop.
     """
-    from laha.configuration import known_settings, parse_settings
+    from laha.configuration import known_settings, parse_duration, parse_settings
     from laha.registry import create, estimator_class
     from laha.training_folder import holds_work, train_to_folder, work_folder
 
     kind = estimator_class(model).Configuration
     given = parse_settings(kind, settings or []) | vector_files(word_vectors, label_vectors)
     given |= {key: value for key, value in {"seed": seed, "device": device}.items() if key in known_settings(kind)}
+    if budget is not None:
+        if "budget" not in known_settings(kind):
+            raise ConfigurationError(f"{model} cannot keep a --budget: only laha can")
+        given["budget"] = parse_duration(budget)
     estimator = create(model, **given)
     _ = estimator.configuration  # a wrong value is told before the corpus is read
     facts: dict[str, Any] = {"command": command_line()} | ({"seconds": None} if shared else {})
-    source = open_source(corpus, valid, data)
+    source = open_source(corpus, valid, data, feedback, facts)
     try:
         with progress_bar() as progress:
             train_to_folder(estimator, source, out, resume, facts, progress, track)
@@ -139,9 +149,12 @@ def train(
         kept = (
             f"continue with --resume (kept in {work})" if holds_work(work) else "nothing of it is kept, so start anew"
         )
-        raise Interrupted(f"stopped; {kept}") from stop
+        model_kept = f"{out} is the best so far; " if out.exists() else ""
+        raise Interrupted(f"stopped; {model_kept}{kept}") from stop
     score = estimator.trained_.get("validation", {}).get("nDCG@5")
     note(f"{out}: {len(estimator.labels_)} labels" + ("" if score is None else f", validation nDCG@5 {score:.2f}"))
+    if "network" in estimator.trained_:
+        note(f"the network was {estimator.trained_['network']}: with a longer --budget it joins the other experts")
 
 
 @app.command()
@@ -150,6 +163,12 @@ def tag(
     file: Annotated[str, typer.Argument(metavar="[FILE or -]", help="documents; - or nothing reads stdin")] = "-",
     top: Annotated[int, typer.Option("--top", min=1, help="labels a document, at most")] = 5,
     min_score: Annotated[float, typer.Option("--min-score", min=0, max=1, help="leave out labels below it")] = 0.0,
+    min_precision: Annotated[
+        float | None,
+        typer.Option(
+            "--min-precision", min=0, max=1, help="give as many labels as were right so often on validation, or none"
+        ),
+    ] = None,
     format: Annotated[
         str | None, typer.Option("--format", metavar="jsonl|text|…", help="of the input; without, by ending or content")
     ] = None,
@@ -165,6 +184,8 @@ def tag(
     check_precision(precision)
     estimator = load(model, device)
     estimator.exact, estimator.scoring_precision = exact, precision
+    if min_precision is not None:
+        min_score = max(min_score, estimator.score_at_precision(min_precision))
     stdin = cast(BufferedReader, sys.stdin.buffer)
     with stdin if file == "-" else open_binary(Path(file)) as handle:
         kind = format or sniff_format(handle.peek(65536), None if file == "-" else file)
@@ -326,6 +347,62 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
     print_table(["setting", "value"], [[key, str(value)] for key, value in manifest["configuration"].items()])
 
 
+@app.command()
+def serve(
+    model: ModelArgument,
+    host: Annotated[str, typer.Option("--host", help="the address to listen on; 0.0.0.0 is every one")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free")] = 8000,
+    feedback: Annotated[
+        Path | None, typer.Option("--feedback", metavar="FILE", help="keep decisions there; without, beside the model")
+    ] = None,
+    examples: Annotated[
+        str | None, typer.Option("--examples", metavar="CORPUS", help="show beginnings of its documents with labels")
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option("--api-key-file", metavar="FILE", help="ask for this key; without, $LAHA_API_KEY")
+    ] = None,
+    settings: SetOption = None,
+    exact: ExactOption = False,
+    precision: PrecisionOption = "auto",
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+) -> None:
+    """Serve a page where people tag texts and see why, a REST interface, and Annif's (/v1).
+
+    Bounds and choices are settings (--set max_text=…, batch_texts=…, keep_texts=false): the README lists them.
+    Decisions are kept in MODEL.feedback.sqlite; 'laha train --feedback' learns from them. SIGTERM answers what is in
+    work first.
+    """
+    # oneDNN keeps what it compiled for each shape of a batch, by default of 1,024: hundreds of MB that come over hours.
+    for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, "128")
+    from laha.registry import load
+
+    try:
+        from laha.serve.configuration import ServeConfiguration
+        from laha.serve.server import log_to_stderr, read_api_key
+        from laha.serve.server import serve as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("laha"):
+            raise
+        raise LahaError(f"the server needs {error.name}: pip install 'laha[serve]'") from error
+    from laha.configuration import build, parse_settings
+    from laha.datasets import open_corpus
+
+    check_precision(precision)
+    configuration = build(ServeConfiguration, parse_settings(ServeConfiguration, settings or []))
+    key = read_api_key(api_key_file)
+
+    def read() -> Any:
+        estimator = load(model, device)
+        estimator.exact, estimator.scoring_precision = exact, precision
+        return estimator
+
+    log_to_stderr()
+    kept = None if examples is None else (lambda: open_corpus(examples, "train", data))
+    run(model, read, host, port, configuration, feedback, kept, key, note)
+
+
 @data_app.command("describe")
 def data_describe(corpus: CorpusArgument, as_json: JsonOption = False, data: DataOption = None) -> None:
     """Print a corpus's counts as in the paper's Table 1, and how often its labels occur."""
@@ -362,22 +439,33 @@ def data_convert(
     note(f"wrote {destination}")
 
 
-def open_source(corpus: str, valid: str | None, data: Path | None) -> Any:
-    """Return the prepared corpus, or a function that reads the train and valid parts."""
+def open_source(
+    corpus: str, valid: str | None, data: Path | None, feedback: Path | None = None, facts: dict[str, Any] | None = None
+) -> Any:
+    """Return the prepared corpus, or a function that reads the train and valid parts; `facts` say what feedback did."""
     from dataclasses import replace
 
     from laha.datasets import open_corpus, open_parts
+    from laha.feedback import learn_from_feedback
     from laha.prepared import open_prepared
 
     prepared = open_prepared(corpus, data)
     if prepared is not None:
+        if feedback is not None:
+            raise LahaError("a prepared folder has no texts for feedback to join: give the corpus it was made of")
         if valid is not None:
             raise LahaError("a prepared folder has its own valid part: leave out --valid, or prepare it anew")
         return prepared
 
     def read() -> Any:
         parts = open_parts(corpus, data, wanted=("train", "valid"))
-        return parts if valid is None else replace(parts, valid=open_corpus(valid, "valid", data))
+        if valid is not None:
+            parts = replace(parts, valid=open_corpus(valid, "valid", data))
+        if feedback is not None:
+            parts, counts = learn_from_feedback(parts, feedback)
+            note(f"feedback: {counts['added']} texts added to the training documents, {counts['changed']} changed")
+            (facts if facts is not None else {})["feedback"] = counts
+        return parts
 
     return read
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from laha import pydocs
 from laha.corpus import Corpus, LabelDetail, Parts, Record
 from laha.errors import CorpusError, nearest, nearest_file
+from laha.feedback import ENDING, feedback_records
 from laha.formats import (
     decode_name,
     format_of_ending,
@@ -206,7 +207,8 @@ def _checked_wanted(wanted: Iterable[str]) -> list[str]:
 
 def _read_file(path: Path) -> Corpus:
     stem = Path(path.name.removesuffix(".gz")).stem
-    return Corpus.from_records(read_records(path), stem, path)
+    records = feedback_records(path) if path.suffix == ENDING else read_records(path)
+    return Corpus.from_records(records, stem, path)
 
 
 def _files_of_part(folder: Path, part: str) -> list[Path]:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from laha.configuration import check_choice, check_range
 from laha.errors import ConfigurationError, LahaError, ModelError, nearest
 from laha.estimator import KIND, Documents, Estimator, as_parts
+from laha.label_neighbours import LabelNeighbours
 from laha.prepared import KIND as PREPARED
 from laha.prepared import PreparationConfiguration, Prepared, add_vectors, prepare_words, read_labels, write_labels
 from laha.progress import Progress, silent
@@ -140,6 +141,8 @@ class DeepEstimator(Estimator):
             "versions": versions(),
             "device": device_name(work.device),
         }
+        counted = prepared.part("train").labels[:, : len(self.labels_)]
+        self.neighbours_ = LabelNeighbours.of_documents(counted, prepared.configuration.clique_limit, prepared.seed)
         return prepared
 
     def _labels_of(self, prepared: Prepared) -> int:
@@ -242,6 +245,8 @@ class DeepEstimator(Estimator):
             write_tensors(folder / "weights.safetensors", self._arrays())
             write_labels(folder / "labels.jsonl", self.labels_)
             write_lines(folder / "vocabulary.txt", self.vocabulary_.words)
+            if self.neighbours_ is not None:
+                self.neighbours_.save(folder)
             if log is not None and log.is_file():
                 shutil.copyfile(log, folder / "training.jsonl")
             self._write_more(folder)
@@ -266,6 +271,7 @@ class DeepEstimator(Estimator):
             model = cls(**manifest["configuration"])
             model.configuration_ = model.configuration
             model.labels_ = read_labels(folder / "labels.jsonl")
+            model.neighbours_ = LabelNeighbours.load(folder, len(model.labels_))
             model.vocabulary_ = Vocabulary(read_lines(folder / "vocabulary.txt"))
             model.train_documents_ = manifest["train_documents"]
             model.trained_ = manifest["training"]

@@ -9,11 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from laha.configuration import build, check_known, known_settings
 from laha.corpus import Corpus, Parts
 from laha.errors import LahaError
+from laha.label_neighbours import LabelNeighbours
 from laha.prepared import Label, Prepared
 from laha.ranking import TopK
 from laha.vocabulary import WordIds
@@ -39,6 +42,7 @@ class Estimator(ABC):
     labels_: list[Label]
     train_documents_: int
     trained_: dict[str, Any]
+    neighbours_: LabelNeighbours | None = None  # in the label graph; None where a model folder was written without
 
     def __init__(self, **settings: Any):
         check_known(self.Configuration, settings)
@@ -118,6 +122,10 @@ class Estimator(ABC):
     def score_at_precision(self, precision: float) -> float:
         """Return the score from which on labels held that precision (0 to 1) on held-out documents; inf: none did."""
         raise LahaError(f"{self.model_name} is not calibrated and can promise no precision: train laha-best instead")
+
+    def vectors_of_labels(self) -> NDArray[np.float32] | None:
+        """Return vectors (labels, dimensions), like labels near each other, perhaps of the first labels alone."""
+        return None
 
     def check_fitted(self) -> None:
         """Refuse to predict before fit."""

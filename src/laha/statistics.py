@@ -40,7 +40,7 @@ def describe(parts: Parts, words: Callable[[str], list[str]]) -> dict[str, Any]:
         "words_per_test_document": lengths.get("test", 0.0),
         "documents_without_labels": sum(int((np.diff(c.labels.indptr) == 0).sum()) for c in corpora.values()),
         "labels_unseen_in_train": len(names) - len(frequency) if parts.train is not None else 0,
-        "label_frequencies": _histogram(frequency),
+        "label_frequencies": histogram(frequency),
     }
 
 
@@ -69,7 +69,8 @@ def _occurring(corpus: Corpus) -> set[str]:
     return {corpus.label_names[column] for column in np.unique(corpus.labels.indices)}
 
 
-def _histogram(frequency: np.ndarray[Any, np.dtype[np.int64]]) -> list[dict[str, Any]]:
+def histogram(frequency: np.ndarray[Any, np.dtype[np.int64]]) -> list[dict[str, Any]]:
+    """Count the labels in each bin of training frequency."""
     bins = []
     for low, high in FREQUENCY_BINS:
         within = (frequency >= low) & (frequency <= (high or np.inf))

@@ -269,6 +269,11 @@ class LAHA(AttentionEstimator):
         facts = scorer.measure(held_out.words, held_out.labels, configuration.shortlist, seed, progress)
         self.trained_["shortlist"] = facts
 
+    def vectors_of_labels(self) -> NDArray[np.float32] | None:
+        """Return the vectors of the label graph, where interaction attention keeps them; of training's labels alone."""
+        attention = None if self.network_ is None else self.network_.interaction_attention
+        return None if attention is None else attention.L.weight.detach().float().cpu().numpy()
+
     def _ask_network(self, words: WordIds) -> dict[str, Proposals]:
         """Return what the attention and, where it learned beside it, the document head propose."""
         scorer, head = self.scorer_, self.network_.document_head

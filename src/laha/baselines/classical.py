@@ -18,6 +18,7 @@ from laha.configuration import check_range
 from laha.errors import ConfigurationError, CorpusError, LahaError, ModelError
 from laha.estimator import KIND, Documents, Estimator, as_parts
 from laha.features import FeatureConfiguration, Features
+from laha.label_neighbours import LabelNeighbours
 from laha.metrics import top_labels
 from laha.prepared import Label, Prepared, read_labels, write_labels
 from laha.ranking import TopK
@@ -86,6 +87,7 @@ class Classical(Estimator):
             name, words, matrix, sha256 = self._take_prepared(configuration, documents)
         else:
             name, words, matrix, sha256 = self._take_parts(configuration, as_parts(documents, labels, valid))
+        self.neighbours_ = LabelNeighbours.of_documents(matrix, seed=getattr(configuration, "seed", 0))
         began = time.perf_counter()
         self.train_documents_ = len(words)
         self.features_ = Features.fit(words, len(self.vocabulary_.words), self.configuration_.features)
@@ -174,6 +176,8 @@ class Classical(Estimator):
             write_tensors(folder / "weights.safetensors", {RARITY: self.features_.rarity, **self.tensors()})
             write_labels(folder / "labels.jsonl", self.labels_)
             write_lines(folder / "vocabulary.txt", self.vocabulary_.words)
+            if self.neighbours_ is not None:
+                self.neighbours_.save(folder)
             self.write_files(folder)
             write_manifest(folder, KIND, self.facts(self.configuration_, len(self.vocabulary_.words)))
 
@@ -187,6 +191,7 @@ class Classical(Estimator):
             model = cls(**manifest["configuration"])
             model.configuration_ = model.configuration
             model.labels_ = read_labels(folder / "labels.jsonl")
+            model.neighbours_ = LabelNeighbours.load(folder, len(model.labels_))
             model.vocabulary_ = Vocabulary(read_lines(folder / "vocabulary.txt"))
             model.features_ = Features(model.configuration_.features, tensors.pop(RARITY))
             model.train_documents_ = manifest["train_documents"]
