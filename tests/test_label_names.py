@@ -147,9 +147,8 @@ def test_odd_names_and_documents_do_no_harm(names: list[str]) -> None:
     vocabulary = Vocabulary(["apple"])
     labels = [Label(name, 1) for name in names]
     words = vocabulary.encode([[], ["apple"], ["zebra"]])
-    truth = csr_matrix((3, len(names)), dtype=np.float32)
-    truth[1, 0] = 1
-    expert = LabelNames.fit(Stems(vocabulary), labels, words, csr_matrix(truth))
+    truth = csr_matrix((np.ones(1, np.float32), ([1], [0])), shape=(3, len(names)))
+    expert = LabelNames.fit(Stems(vocabulary), labels, words, truth)
     found = expert.top(words, 100)
     assert found.ids.shape == (3, 100)
     assert (found.ids[[0, 2]] == -1).all()
