@@ -147,7 +147,7 @@ def test_few_documents_keep_to_constant_weights() -> None:
 
 
 def test_experts_that_propose_nothing_at_all_give_a_fusion_that_says_nothing() -> None:
-    nothing = Proposals(np.full((4, 3), -1), np.zeros((4, 3), np.float32))
+    nothing = Proposals(np.full((4, DEPTH), -1), np.zeros((4, DEPTH), np.float32))
     truth = csr_matrix(np.eye(4, LABELS, dtype=np.float32))
     panel, facts = Panel.fit({"one": nothing, "other": nothing}, truth, FREQUENCY, 10)
     assert panel.weigh({"one": nothing, "other": nothing}).nnz == 0

@@ -33,9 +33,9 @@ def precision_curve(scores: NDArray[Any], right: NDArray[Any], support: int = SU
 
     Each row rests on `support` labels at least, or on all where there are fewer.
 
-    >>> precision_curve(np.array([0.2, 0.9, 0.5]), np.array([0, 1, 1]), support=1).round(2).tolist()
+    >>> precision_curve(np.array([0.2, 0.9, 0.5]), np.array([0, 1, 1]), support=1).astype(float).round(2).tolist()
     [[0.9, 1.0], [0.5, 1.0], [0.2, 0.67]]
-    >>> precision_curve(np.array([0.2, 0.9, 0.5]), np.array([0, 1, 1])).round(2).tolist()
+    >>> precision_curve(np.array([0.2, 0.9, 0.5]), np.array([0, 1, 1])).astype(float).round(2).tolist()
     [[0.2, 0.67]]
     """
     order = np.argsort(-scores, kind="stable")
