@@ -24,7 +24,11 @@ from laha.training_folder import train_to_folder
 
 NO_TREES = "neighbours,names"  # what learns at once
 OWN = {k: v for k, v in SMALL.items() if k in PreparationConfiguration.__dataclass_fields__}
-DETAILS = {"whale": LabelDetail("Q1", ("noise1 noise2",)), "metal": LabelDetail("Q2", ("metals",))}
+DETAILS = {
+    "whale": LabelDetail("Q1", ("noise1 noise2",)),
+    "metal": LabelDetail("Q2", ("iron", "copper")),  # synonyms that are always right,
+    "bird": LabelDetail(None, ("noise5",)),  # and one that mostly is not
+}
 TEXTS = ["apple owl noise3", "noise1 noise2 iron", "", "zzz"]
 
 
@@ -57,7 +61,7 @@ def ready(described: Parts) -> Prepared:
 def model(ready: Prepared) -> LAHA:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusion, "STEPS", 30)
-        return LAHA(**SMALL, epochs=2) if False else LAHA(**{**SMALL, "epochs": 2}).fit(ready)
+        return LAHA(**{**SMALL, "epochs": 2}).fit(ready)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +92,7 @@ def test_a_label_without_training_documents_is_predicted_and_evaluated(model: LA
     groups = evaluate(model, ready).groups
     assert groups["unseen"]["documents"] == 5
     assert groups["unseen"]["P@1"] == 100
-    assert LAHA(**PAPER, epochs=None)._labels_of(ready) == len(model.labels_) - 1  # the paper's cannot
+    assert LAHA(**PAPER)._labels_of(ready) == len(model.labels_) - 1  # the paper's cannot
 
 
 def test_a_label_of_which_nothing_is_known_stays_unknown(described: Parts, parts: Parts) -> None:
@@ -204,7 +208,7 @@ def test_a_budget_too_small_for_a_network_leaves_a_model_all_the_same(ready: Pre
     assert model.network_ is None
     assert "left out" in model.trained_["network"]
     assert model.vectors_of_labels() is None
-    assert evaluate(model, bare).metrics["P@1"] > 90
+    assert evaluate(model, bare).metrics["P@1"] > 80
     model.save(tmp_path / "model")
     again = LAHA.load(tmp_path / "model")
     assert again.network_ is None
@@ -320,10 +324,11 @@ def test_the_model_is_kept_again_with_the_network_as_it_gets_better(ready: Prepa
     assert_same(model, plain)  # keeping changes nothing in what is learned
 
 
-def test_the_manifest_says_what_the_experts_are_worth(saved: Path) -> None:
+def test_the_manifest_says_what_the_experts_are_worth(model: LAHA, saved: Path) -> None:
     training = json.loads((saved / "manifest.json").read_text())["training"]
     experts = training["experts"]
-    assert set(experts["alone"]) >= {"names", "attention"} or set(experts["alone"])
+    assert model.panel_ is not None
+    assert tuple(experts["alone"]) == model.panel_.names
     assert training["validation"]["of experts together"] is True
     assert training["validation"]["nDCG@5"] == experts["together"]["nDCG@5"]
     assert experts["documents"] == 50
@@ -337,6 +342,7 @@ def test_what_a_precision_promises_holds_on_the_validation_documents(model: LAHA
     right = np.asarray(part.labels[np.arange(len(part))[:, None].repeat(5, 1)[kept], best.ids[kept]])
     assert kept.sum() >= 20
     assert right.mean() >= 0.6
+    assert model.score_at_precision(1.01) == float("inf")
     with pytest.raises(LahaError, match="not calibrated"):
         LAHA(**PAPER).score_at_precision(0.9)
 

@@ -157,3 +157,20 @@ def test_odd_names_and_documents_do_no_harm(names: list[str]) -> None:
     assert expert.top(nothing, 3).ids.shape == (0, 3)
     again = LabelNames.restore(expert.stems, labels, expert.tensors())
     np.testing.assert_array_equal(again.top(words, 100).scores, found.scores)
+
+
+def test_where_every_match_is_right_it_still_speaks() -> None:
+    vocabulary = Vocabulary(["apple", "pear", "whale"])
+    labels = [Label("apple", 2), Label("pear", 1), Label("whale", 0, "Q1")]
+    words = vocabulary.encode([["apple"], ["apple"], ["pear"]])
+    truth = csr_matrix(np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], np.float32))
+    expert = LabelNames.fit(Stems(vocabulary), labels, words, truth)
+    assert expert.top(vocabulary.encode([["whale"], ["pear", "apple"]]), 2).ids.tolist() == [[2, -1], [0, 1]]
+
+
+def test_where_no_match_is_right_it_is_silent() -> None:
+    vocabulary = Vocabulary(["apple", "pear"])
+    labels, words = [Label("apple", 1), Label("pear", 1)], vocabulary.encode([["apple"], ["pear"]])
+    truth = csr_matrix(np.array([[0, 1], [1, 0]], np.float32))
+    expert = LabelNames.fit(Stems(vocabulary), labels, words, truth)
+    assert (expert.top(words, 2).ids == -1).all()
