@@ -340,9 +340,8 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
         "best epoch": training.get("best_epoch"),
         "shortlist": shortlist_line(training.get("shortlist")),
     }
-    facts |= {
-        f"validation {name}": f"{training['validation'][name]:.2f}" for name in SHOWN if training.get("validation")
-    }
+    measured = training.get("validation", {})
+    facts |= {f"validation {name}": f"{measured[name]:.2f}" for name in SHOWN if name in measured}
     print_table(["", str(model)], [[key, str(value)] for key, value in facts.items() if value is not None])
     print_table(["setting", "value"], [[key, str(value)] for key, value in manifest["configuration"].items()])
 
