@@ -14,8 +14,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from laha.errors import Interrupted, LahaError, nearest
+from laha.errors import ConfigurationError, Interrupted, LahaError, nearest
 from laha.options import (
+    BudgetOption,
     CorpusArgument,
     DataOption,
     DeviceOption,
@@ -106,6 +107,7 @@ def train(
     word_vectors: WordVectorsOption = None,
     label_vectors: LabelVectorsOption = None,
     settings: SetOption = None,
+    budget: BudgetOption = None,
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue the unfinished training of this model")] = False,
@@ -121,15 +123,20 @@ def train(
     """Learn from tagged documents; Ctrl-C saves, and --resume continues.
 
     A folder gives its train and valid parts; without a valid part a tenth of train is held out. The checkpoint with
-    the best validation nDCG@5 becomes the model.
+    the best validation nDCG@5 becomes the model. The default model is on disk as soon as its first experts are, and is
+    replaced whenever it got better; --budget says when to stop.
     """
-    from laha.configuration import known_settings, parse_settings
+    from laha.configuration import known_settings, parse_duration, parse_settings
     from laha.registry import create, estimator_class
     from laha.training_folder import holds_work, train_to_folder, work_folder
 
     kind = estimator_class(model).Configuration
     given = parse_settings(kind, settings or []) | vector_files(word_vectors, label_vectors)
     given |= {key: value for key, value in {"seed": seed, "device": device}.items() if key in known_settings(kind)}
+    if budget is not None:
+        if "budget" not in known_settings(kind):
+            raise ConfigurationError(f"{model} cannot keep a --budget: only laha can")
+        given["budget"] = parse_duration(budget)
     estimator = create(model, **given)
     _ = estimator.configuration  # a wrong value is told before the corpus is read
     facts: dict[str, Any] = {"command": command_line()} | ({"seconds": None} if shared else {})
@@ -142,9 +149,12 @@ def train(
         kept = (
             f"continue with --resume (kept in {work})" if holds_work(work) else "nothing of it is kept, so start anew"
         )
-        raise Interrupted(f"stopped; {kept}") from stop
+        model_kept = f"{out} is the best so far; " if out.exists() else ""
+        raise Interrupted(f"stopped; {model_kept}{kept}") from stop
     score = estimator.trained_.get("validation", {}).get("nDCG@5")
     note(f"{out}: {len(estimator.labels_)} labels" + ("" if score is None else f", validation nDCG@5 {score:.2f}"))
+    if "network" in estimator.trained_:
+        note(f"the network was {estimator.trained_['network']}: with a longer --budget it joins the other experts")
 
 
 @app.command()
@@ -153,6 +163,12 @@ def tag(
     file: Annotated[str, typer.Argument(metavar="[FILE or -]", help="documents; - or nothing reads stdin")] = "-",
     top: Annotated[int, typer.Option("--top", min=1, help="labels a document, at most")] = 5,
     min_score: Annotated[float, typer.Option("--min-score", min=0, max=1, help="leave out labels below it")] = 0.0,
+    min_precision: Annotated[
+        float | None,
+        typer.Option(
+            "--min-precision", min=0, max=1, help="give as many labels as were right so often on validation, or none"
+        ),
+    ] = None,
     format: Annotated[
         str | None, typer.Option("--format", metavar="jsonl|text|…", help="of the input; without, by ending or content")
     ] = None,
@@ -168,6 +184,8 @@ def tag(
     check_precision(precision)
     estimator = load(model, device)
     estimator.exact, estimator.scoring_precision = exact, precision
+    if min_precision is not None:
+        min_score = max(min_score, estimator.score_at_precision(min_precision))
     stdin = cast(BufferedReader, sys.stdin.buffer)
     with stdin if file == "-" else open_binary(Path(file)) as handle:
         kind = format or sniff_format(handle.peek(65536), None if file == "-" else file)

@@ -77,6 +77,22 @@ def _named(choices: tuple[type, ...]) -> str:
     return " or ".join(names[choice] for choice in choices)
 
 
+def parse_duration(text: str) -> float:
+    """Read a time such as 90, 90s, 10m or 1.5h as seconds.
+
+    >>> parse_duration("10m"), parse_duration("90"), parse_duration("1.5h")
+    (600.0, 90.0, 5400.0)
+    """
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:].lower())
+    try:
+        seconds = float(text if unit is None else text[:-1]) * (unit or 1)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigurationError(f"--budget {text}: give a time such as 90s, 10m or 2h")
+    return seconds
+
+
 def build(kind: type[C], settings: Mapping[str, Any]) -> C:
     """Make a configuration of the given settings, the others at their defaults; None means the default."""
     check_known(kind, settings)

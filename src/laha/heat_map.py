@@ -42,6 +42,9 @@ def _section(text: str, label: LabelExplanation) -> str:
         f"<h2>{escape(label.label)} <small>score {label.score:.3f}, self-attention counts {label.alpha:.0%}, "
         f"interaction {label.beta:.0%}</small></h2>"
     )
+    if label.experts:
+        loud = sorted(((share, name) for name, share in label.experts.items() if share >= 0.005), reverse=True)
+        heading += f"<p>Evidence: {escape(', '.join(f'{name} {share:.0%}' for share, name in loud)) or 'none'}</p>"
     return f"<section>{heading}{''.join(_paragraph(text, label, kind) for kind in KINDS)}</section>"
 
 

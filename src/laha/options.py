@@ -32,6 +32,12 @@ PrecisionOption = Annotated[
         help="of scores; bfloat16 is faster, auto takes it on a GPU",
     ),
 ]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget", metavar="10m", help="stop by then (s, m, h): seconds bring a usable model, more a better one"
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 WordVectorsOption = Annotated[
     Path | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,16 @@ def folds(widths: list[int], width: int | None) -> list[list[int]]:
     return blocks
 
 
+def shares(experts: Mapping[str, float]) -> str:
+    """Name the experts that speak for a label, the loudest first.
+
+    >>> shares({"names": 0.25, "tree": 0.75, "lexical": 0.0})
+    'tree 75%, names 25%'
+    """
+    loud = sorted(((share, name) for name, share in experts.items() if share >= 0.005), reverse=True)
+    return ", ".join(f"{name} {share:.0%}" for share, name in loud) or "none"
+
+
 def show_explanation(explanation: Explanation) -> None:
     """Write the text once for each label, its words the warmer the more they weigh."""
     from rich.console import Console
@@ -78,6 +88,8 @@ def show_explanation(explanation: Explanation) -> None:
     for label in explanation.labels:
         line = f"{label.label}  {label.score:.3f}  (self {label.alpha:.0%}, interaction {label.beta:.0%})"
         console.print(Text(line, style="bold"))
+        if label.experts:
+            console.print(Text(f"  evidence: {shares(label.experts)}", style="dim"))
         largest = max((word.fused for word in label.words), default=0.0) or 1.0
         shown = Text("  " + explanation.text)
         for word in label.words:

@@ -25,8 +25,6 @@ from laha.vocabulary import RESERVED, UNKNOWN, WordIds
 
 SHALLOW = {"cluster_k": 100, "cluster_balanced": False, "min_branch_size": 100, "max_depth": 3}  # Bonsai's trees
 BALANCED: dict[str, Any] = {}  # Parabel's: a fifth of the time, a little less precise
-FLAT_UP_TO = 5_000  # labels: a classifier each, with no branches above, is best where there is time for it
-FLAT = {"min_branch_size": FLAT_UP_TO + 1}
 BEAM = 20
 
 
@@ -55,7 +53,7 @@ class Tree:
         own = csr_matrix((ones, (np.arange(len(owners)), owners)), shape=(len(owners), len(labels)))
         targets = csr_matrix(vstack([truth[:, : len(labels)], own], format="csr"))
         filled = (np.diff(rows.indptr) > 0) & (np.diff(targets.indptr) > 0)
-        settings = BALANCED if quick else FLAT if len(labels) <= FLAT_UP_TO else SHALLOW
+        settings = BALANCED if quick or len(labels) < SHALLOW["cluster_k"] else SHALLOW
         return cls(stems, features, train_trees(rows[filled], targets[filled], settings, available_cores()))
 
     def top(self, words: WordIds, depth: int = DEPTH) -> Proposals:
