@@ -373,9 +373,10 @@ def serve(
     Decisions are kept in MODEL.feedback.sqlite; 'laha train --feedback' learns from them. SIGTERM answers what is in
     work first.
     """
-    # oneDNN keeps what it compiled for each shape of a batch, by default of 1,024: hundreds of MB that come over hours.
+    # oneDNN keeps what it compiled for each shape of a batch, by default of 1,024: memory grew by a fifth over 50,000
+    # requests (benchmarks/serve_load.py). With 16 no load was measurably slower.
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(cache, "128")
+        os.environ.setdefault(cache, "16")
     from laha.registry import load
 
     try:
