@@ -53,6 +53,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "document_loss": 1.0,
         "schedule": "one-cycle",
         "batch": 128,
+        "learning_rate": 0.002,  # as twice the documents a step want
         "epochs": 10,
         "patience": 100,  # a one-cycle ends well only at its end
     },
