@@ -86,7 +86,7 @@ def test_train_evaluate_tag_explain_info(run: Run, corpus: Path, tmp_path: Path)
     metrics = run("evaluate", out, corpus, "--json", "--record", tmp_path / "results").json()
     assert metrics["P@1"] == metrics["nDCG@1"]
     assert metrics["documents"] == 60
-    result = json.loads((tmp_path / "results" / "topics" / "laha-paper-3.json").read_text())
+    result = json.loads((tmp_path / "results" / "topics" / "laha-best-3.json").read_text())
     assert result["metrics"] == metrics
     assert result["split"] == "test"
 
