@@ -94,7 +94,7 @@ def test_train_evaluate_tag_explain_info(run: Run, corpus: Path, tmp_path: Path)
     assert "95 % interval" in table
     assert "F<=5" in table
     info = run("info", out).out
-    assert "laha-paper" in info
+    assert "laha-best" in info
     assert "validation nDCG@5" in info
 
 

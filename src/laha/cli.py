@@ -341,7 +341,9 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
         "shortlist": shortlist_line(training.get("shortlist")),
     }
     facts |= {
-        f"validation {name}": f"{training['validation'][name]:.2f}" for name in SHOWN if training.get("validation")
+        f"validation {name}": f"{training['validation'][name]:.2f}"
+        for name in SHOWN
+        if name in (training.get("validation") or {})
     }
     print_table(["", str(model)], [[key, str(value)] for key, value in facts.items() if value is not None])
     print_table(["setting", "value"], [[key, str(value)] for key, value in manifest["configuration"].items()])
