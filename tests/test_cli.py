@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from tests.conftest import PAPER, SMALL
 
@@ -347,3 +348,63 @@ def test_a_wrong_option_is_told_in_its_own_words(run: Run, model: Path, argument
     told = run(verb, model, *options)
     assert told.code == 1
     assert message in told.err
+
+
+def test_a_budget_trains_what_fits_and_says_so(run: Run, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    pairs = [item for pair in ["min_count=1", "experts=neighbours,names"] for item in ("--set", pair)]
+    few = run("train", corpus, "--out", out, "--device", "cpu", "--budget", "0.01s", *pairs)
+    assert few.code == 0, few.err
+    assert "the network was left out" in few.err
+    assert "with a longer --budget" in few.err
+    assert json.loads((out / "manifest.json").read_text())["configuration"]["budget"] == 0.01
+    assert not (tmp_path / "model.training").exists()
+    assert run("evaluate", out, corpus, "--json").json()["P@1"] > 80
+    assert run("info", out).code == 0
+    assert json.loads(run("info", out, "--json").out)["model"] == "laha-best"
+    (tmp_path / "in.txt").write_text("iron owl\n")
+    assert run("tag", out, tmp_path / "in.txt", "--top", 1).json()["labels"]
+    began = time.perf_counter()
+    more = run("train", corpus, "--out", out, "--device", "cpu", "--budget", "20s", *pairs, *SETTINGS)
+    assert more.code == 0, more.err
+    assert time.perf_counter() - began < 20
+    assert "left out" not in more.err
+    assert run("explain", out, "--text", "iron owl", "--json").json()["labels"][0]["experts"]
+
+
+@pytest.mark.parametrize("budget", ["soon", "0", "-5m", "nan", "inf", "5d", ""])
+def test_a_budget_that_is_no_time_is_told(run: Run, corpus: Path, tmp_path: Path, budget: str) -> None:
+    ran = run("train", corpus, "--out", tmp_path / "m", f"--budget={budget}")
+    assert ran.code == 1
+    assert ran.err == f"laha: --budget {budget}: give a time such as 90s, 10m or 2h\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_cannot_keep_a_budget_says_so(run: Run, corpus: Path, tmp_path: Path) -> None:
+    ran = run("train", corpus, "--model", "popular", "--out", tmp_path / "m", "--budget", "10m")
+    assert (ran.code, ran.err) == (1, "laha: popular cannot keep a --budget: only laha can\n")
+
+
+def test_a_wanted_precision_gives_what_was_right_so_often_or_nothing(
+    run: Run, model: Path, prepared: Prepared, tmp_path: Path
+) -> None:
+    calibrated = LAHA(**SMALL, experts="neighbours", budget=0.001).fit(prepared)
+    assert calibrated.panel_ is not None
+    calibrated.panel_.curve = np.array([[0.5, 0.95], [0.2, 0.6], [0.0, 0.1]], np.float32)
+    calibrated.save(tmp_path / "calibrated")
+    (tmp_path / "in.txt").write_text("iron apple\n")
+
+    def scores(*options: object) -> list[float]:
+        ran = run("tag", tmp_path / "calibrated", tmp_path / "in.txt", "--top", 6, *options)
+        assert ran.code == 0, ran.err
+        return [label["score"] for label in ran.json()["labels"]]
+
+    whole = scores()
+    for precision, least in ((0.9, 0.5), (0.5, 0.2), (0, 0.0)):
+        assert scores("--min-precision", precision) == [score for score in whole if score >= least]
+    assert scores("--min-precision", 0.96) == []
+    assert scores("--min-precision", 0.5, "--min-score", 0.6) == [score for score in whole if score >= 0.6]
+    refused = run("tag", model, tmp_path / "in.txt", "--min-precision", 0.9)
+    assert refused.code == 1
+    assert "laha-paper is not calibrated and can promise no precision" in refused.err
+    assert run("tag", model, tmp_path / "in.txt", "--min-precision", 1.5).code == 2

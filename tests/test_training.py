@@ -222,3 +222,24 @@ def test_a_run_with_a_document_head_is_resumed_to_the_same_bytes(prepared: Prepa
     with pytest.raises(Interrupted):
         LAHA(**PAPER, shortlist=3).fit(prepared, folder=tmp_path / "run", progress=stop_after(14))
     assert_same(fit(prepared, shortlist=3), fit(prepared, tmp_path / "run", resume=True, shortlist=3))
+
+
+def test_each_better_validation_is_told_with_its_weights_in_place_and_changes_nothing(prepared: Prepared) -> None:
+    settings: dict[str, Any] = {"epochs": 6, "patience": 6, "average_from": 2, "learning_rate": 0.05}
+    plain = fit(prepared, **settings)
+    model = LAHA(**{**PAPER, **settings})
+    told: list[float] = []
+    make = model._trainer
+
+    def listening(*arguments: Any) -> Trainer:
+        trainer = make(*arguments)
+        trainer.improved = lambda: told.append(trainer._valid_metrics()["nDCG@5"])
+        return trainer
+
+    model._trainer = listening  # type: ignore[method-assign, assignment]
+    model.fit(prepared)
+    assert_same(plain, model)
+    history = [row["nDCG@5"] for row in model.trained_["history"]]
+    better = [score for epoch, score in enumerate(history) if score > max(history[:epoch], default=-1.0)]
+    assert told == pytest.approx(better)
+    assert len(better) < len(history)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 BINS = 15  # of the expected calibration error
 GRID = 100  # scores at which precision is kept
+SUPPORT = 20  # labels that a precision must rest on: one or two right by luck promise nothing
 
 
 def calibration_error(scores: NDArray[Any], right: NDArray[Any]) -> float:
@@ -27,15 +28,21 @@ def calibration_error(scores: NDArray[Any], right: NDArray[Any]) -> float:
     return float(np.abs(gap).sum() / len(scores))
 
 
-def precision_curve(scores: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float32]:
+def precision_curve(scores: NDArray[Any], right: NDArray[Any], support: int = SUPPORT) -> NDArray[np.float32]:
     """Return rows of (score, precision of the labels that score so much or more), by falling score.
 
-    >>> precision_curve(np.array([0.2, 0.9, 0.5]), np.array([0, 1, 1])).round(2).tolist()
+    Each row rests on `support` labels at least, or on all where there are fewer.
+
+    >>> precision_curve(np.array([0.2, 0.9, 0.5]), np.array([0, 1, 1]), support=1).astype(float).round(2).tolist()
     [[0.9, 1.0], [0.5, 1.0], [0.2, 0.67]]
+    >>> precision_curve(np.array([0.2, 0.9, 0.5]), np.array([0, 1, 1])).astype(float).round(2).tolist()
+    [[0.2, 0.67]]
     """
     order = np.argsort(-scores, kind="stable")
-    precision = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
+    counts = np.arange(1, len(order) + 1)
+    precision = np.cumsum(right[order]) / counts
     last = np.append(scores[order][:-1] != scores[order][1:], True)[: len(order)]  # equal scores stand or fall together
+    last &= counts >= min(support, len(order))
     curve = np.stack([scores[order][last], precision[last]], axis=1).astype(np.float32)
     chosen = np.unique(np.linspace(0, len(curve) - 1, GRID).astype(int)) if len(curve) else np.zeros(0, int)
     return np.asarray(curve[chosen])

@@ -28,7 +28,7 @@ from laha.metrics import RankingMetrics
 from laha.pace import Pace
 from laha.progress import Progress, silent
 from laha.scoring.paths import choose_scoring
-from laha.scoring.streaming import Accompanied, Scoring, score_some, score_top, score_top_each, words_at_once
+from laha.scoring.streaming import Accompanied, Scoring, fill_top, score_some, score_top, score_top_each, words_at_once
 from laha.training_log import TrainingLog
 from laha.vocabulary import WordIds
 
@@ -291,10 +291,11 @@ class Trainer:
             words, lengths = self._tensors(self.valid.words, documents)
             with self._autocast():
                 if self.companion:
-                    each = score_top_each(cast(Accompanied, scoring), words, lengths, 5)
+                    found = score_top_each(cast(Accompanied, scoring), words, lengths, 5)
+                    each = {name: fill_top(*best, 5)[0].cpu().numpy() for name, best in found.items()}
                     for name, own in beside.items():
-                        own.add(each[name][0].cpu().numpy(), self.valid.labels[documents])
-                    ids = each["mean"][0].cpu().numpy()
+                        own.add(each[name], self.valid.labels[documents])
+                    ids = each["mean"]
                 elif self.valid.candidates is None:
                     ids = score_top(scoring, words, lengths, 5)[0].cpu().numpy()
                 else:

@@ -156,6 +156,8 @@ def _train(pairs: Pairs, right: NDArray[np.float32], adaptive: bool, seed: int, 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         gates = Gates(pairs.above.shape[1], adaptive)
+    if not len(right):  # no expert proposes anything: nothing to learn from, and nothing to weigh
+        return gates
     gates.measure(pairs, min(max(float(right.mean()), 1e-6), 0.5))
     looks, above, targets = (torch.from_numpy(part) for part in (pairs.looks, pairs.above, right))
     batch = min(BATCH, max(64, len(right) // 16))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from laha.errors import LahaError
 from laha.experts.panel import Panel, Source, ask
 from laha.experts.proposals import Proposals
 from laha.prepared import Prepared
@@ -27,6 +28,8 @@ class Hearing:
         offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
         self.words = WordIds(np.concatenate([*pieces, np.zeros(0, np.int32)]).astype(np.int32), offsets)
         self.truth = csr_matrix(valid.labels[chosen])
+        if not self.truth.nnz:
+            raise LahaError("no validation document has a label: give documents with labels to validate on")
         train = prepared.part("train")
         self.frequency = np.array([label.frequency for label in prepared.labels[:labels]])
         self.train_documents, self.seed = len(train), seed

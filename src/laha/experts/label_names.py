@@ -27,6 +27,7 @@ from laha.vocabulary import RESERVED, UNKNOWN, Tokenizer, WordIds
 COVERED = 0.6  # the share of a name, by rarity of its words, that must be in the text
 HEAD = 12  # words that mostly are a title
 LEARNED_FROM = 20_000  # training documents that suffice for a dozen weights
+ODDS = 7  # the place, in what the regression sees, of a label's odds to be right where its name is
 PRIOR = 2.0  # matches that a label without any is thought to have, at the average precision
 BATCH = 500  # documents compared with all names at once
 
@@ -92,11 +93,13 @@ class LabelNames:
                 np.bincount(matches.labels[phrase], weights=right[phrase], minlength=len(labels)),
             ]
         ).astype(np.float32)
+        # A document must not tell of itself: its own label is taken out of what is known of the label.
+        seen = found._evidence(matches, right)
         if 0 < right.sum() < len(right):
-            # A document must not tell of itself: its own label is taken out of what is known of the label.
-            seen = found._evidence(matches, right)
             regression = LogisticRegression(C=1.0, max_iter=300).fit(seen, right)
             found.weights = np.append(regression.coef_[0], regression.intercept_[0]).astype(np.float32)
+        elif right.any():  # every match was right, which leaves a regression nothing to tell apart: the odds alone
+            found.weights = np.eye(seen.shape[1] + 1, dtype=np.float32)[ODDS]
         return found
 
     def top(self, words: WordIds, depth: int = DEPTH) -> Proposals:

@@ -38,7 +38,7 @@ class Tree:
 
     def __init__(self, stems: Stems, features: Features, files: Mapping[str, bytes]):
         self.stems, self.features, self.files = stems, features, dict(files)
-        self._trees = open_trees(self.files, available_cores())
+        self._trees = open_trees(self.files, available_cores()) if self.files else None
 
     @classmethod
     def fit(cls, stems: Stems, words: WordIds, truth: csr_matrix, labels: Sequence[Label], quick: bool = False) -> Self:
@@ -54,6 +54,8 @@ class Tree:
         targets = csr_matrix(vstack([truth[:, : len(labels)], own], format="csr"))
         filled = (np.diff(rows.indptr) > 0) & (np.diff(targets.indptr) > 0)
         settings = BALANCED if quick or len(labels) < SHALLOW["cluster_k"] else SHALLOW
+        if not filled.any():  # no labelled document and no name has a known word: trees that propose nothing
+            return cls(stems, features, {})
         return cls(stems, features, train_trees(rows[filled], targets[filled], settings, available_cores()))
 
     def top(self, words: WordIds, depth: int = DEPTH) -> Proposals:
@@ -61,6 +63,8 @@ class Tree:
         rows = self.features.rows(self.stems.of(words))
         ids = np.full((len(words), depth), -1, np.int64)
         scores = np.zeros((len(words), depth), np.float32)
+        if self._trees is None:
+            return Proposals(ids, scores)
         for row, (start, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
             pairs = list(zip(rows.indices[start:end].tolist(), rows.data[start:end].tolist(), strict=True))
             found = self._trees.predict(pairs, BEAM, depth)[:depth]
