@@ -87,7 +87,7 @@ def test_train_evaluate_tag_explain_info(run: Run, corpus: Path, tmp_path: Path)
     metrics = run("evaluate", out, corpus, "--json", "--record", tmp_path / "results").json()
     assert metrics["P@1"] == metrics["nDCG@1"]
     assert metrics["documents"] == 60
-    result = json.loads((tmp_path / "results" / "topics" / "laha-paper-3.json").read_text())
+    result = json.loads((tmp_path / "results" / "topics" / "laha-best-3.json").read_text())
     assert result["metrics"] == metrics
     assert result["split"] == "test"
 
@@ -95,7 +95,7 @@ def test_train_evaluate_tag_explain_info(run: Run, corpus: Path, tmp_path: Path)
     assert "95 % interval" in table
     assert "F<=5" in table
     info = run("info", out).out
-    assert "laha-paper" in info
+    assert "laha-best" in info
     assert "validation nDCG@5" in info
 
 

@@ -40,7 +40,14 @@ LAYERS = [
     ],
     [
         *["scoring", "scoring.streaming", "scoring.threads", "scoring.folded", "scoring.folded_attention_xml"],
-        *["scoring.fused_forward", "scoring.fused_backward", "scoring.fused", "scoring.paths", "scoring.label_index"],
+        *[
+            "scoring.fused_forward",
+            "scoring.fused_backward",
+            "scoring.fused_hopper",
+            "scoring.fused",
+            "scoring.paths",
+            "scoring.label_index",
+        ],
         *[
             "scoring.shortlist",
             "scoring.beam",

@@ -340,8 +340,11 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
         "best epoch": training.get("best_epoch"),
         "shortlist": shortlist_line(training.get("shortlist")),
     }
-    measured = training.get("validation", {})
-    facts |= {f"validation {name}": f"{measured[name]:.2f}" for name in SHOWN if name in measured}
+    facts |= {
+        f"validation {name}": f"{training['validation'][name]:.2f}"
+        for name in SHOWN
+        if name in (training.get("validation") or {})
+    }
     print_table(["", str(model)], [[key, str(value)] for key, value in facts.items() if value is not None])
     print_table(["setting", "value"], [[key, str(value)] for key, value in manifest["configuration"].items()])
 
@@ -372,9 +375,10 @@ def serve(
     Decisions are kept in MODEL.feedback.sqlite; 'laha train --feedback' learns from them. SIGTERM answers what is in
     work first.
     """
-    # oneDNN keeps what it compiled for each shape of a batch, by default of 1,024: hundreds of MB that come over hours.
+    # oneDNN keeps what it compiled for each shape of a batch, by default of 1,024: memory grew by a fifth over 50,000
+    # requests (benchmarks/serve_load.py). With 16 no load was measurably slower.
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(cache, "128")
+        os.environ.setdefault(cache, "16")
     from laha.registry import load
 
     try:

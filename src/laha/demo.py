@@ -12,7 +12,7 @@ from laha.tagger import LAHA
 from laha.training_folder import train_to_folder
 
 CORPUS = "builtin:pydocs"
-# Small enough for two cores in a few minutes; everything else is the paper's.
+# A network small enough for two cores in a few minutes; everything else is the default's.
 SETTINGS = {
     "units": 96,
     "attention_units": 96,
@@ -20,8 +20,8 @@ SETTINGS = {
     "label_dimensions": 96,
     "max_words": 100,
     "negatives": 150,
-    "epochs": 8,
-    "schedule": "one-cycle",
+    "batch": 64,
+    "epochs": 5,
     "learning_rate": 0.004,
     "word_dropout": 0.1,
     "state_dropout": 0.2,

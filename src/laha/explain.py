@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from laha.network.laha import Attended
+from laha.vocabulary import WordIds
 
 
 class AttentionNetwork(Protocol):
@@ -91,3 +94,35 @@ def explain_labels(
         share = float(alpha[row, 0])
         explained.append(LabelExplanation(name, scores[row], share, 1 - share, weights))
     return Explanation(text, sorted(explained, key=lambda entry: -entry.score))
+
+
+def explain_by_omission(
+    score: Callable[[WordIds], csr_matrix],
+    words: WordIds,
+    spans: Sequence[tuple[str, int, int]],
+    labels: Sequence[tuple[int, str]],
+) -> list[LabelExplanation]:
+    """Explain labels of one document without attention: a word weighs what the score loses when it is left out.
+
+    The losses are those of log-odds, scaled to sum to 1 over the words; α and β are 0, as no attention has a say.
+    """
+    if not labels:
+        return []
+    own = words[0]
+    distinct, place = np.unique(own, return_inverse=True)
+    pieces = [own, *(own[own != word] for word in distinct)]
+    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+    scores = score(WordIds(np.concatenate(pieces), offsets))[:, [number for number, _ in labels]].toarray()
+    sure = np.clip(scores, 1e-6, 1 - 1e-6)
+    odds = np.log(sure / (1 - sure))  # (1 + distinct words, labels)
+    losses = np.maximum(odds[0] - odds[1:], 0)[place]  # (words, labels)
+    counts = np.bincount(place)[place][:, None] if len(own) else np.ones((0, 1))
+    losses = losses / counts
+    losses = losses / np.maximum(losses.sum(axis=0), 1e-12)
+    return [
+        LabelExplanation(
+            *(name, float(scores[0, column]), 0.0, 0.0),
+            [WordWeight(*span, 0.0, 0.0, float(loss)) for span, loss in zip(spans, losses[:, column], strict=True)],
+        )
+        for column, (_, name) in enumerate(labels)
+    ]

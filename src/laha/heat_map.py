@@ -38,10 +38,9 @@ def heat_map(explanation: Explanation) -> str:
 
 
 def _section(text: str, label: LabelExplanation) -> str:
-    heading = (
-        f"<h2>{escape(label.label)} <small>score {label.score:.3f}, self-attention counts {label.alpha:.0%}, "
-        f"interaction {label.beta:.0%}</small></h2>"
-    )
+    attentions = f", self-attention counts {label.alpha:.0%}, interaction {label.beta:.0%}"
+    counted = attentions if label.alpha + label.beta else ", words weighed by what the score loses without them"
+    heading = f"<h2>{escape(label.label)} <small>score {label.score:.3f}{counted}</small></h2>"
     if label.experts:
         loud = sorted(((share, name) for name, share in label.experts.items() if share >= 0.005), reverse=True)
         heading += f"<p>Evidence: {escape(', '.join(f'{name} {share:.0%}' for share, name in loud)) or 'none'}</p>"

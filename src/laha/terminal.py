@@ -86,7 +86,8 @@ def show_explanation(explanation: Explanation) -> None:
 
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     for label in explanation.labels:
-        line = f"{label.label}  {label.score:.3f}  (self {label.alpha:.0%}, interaction {label.beta:.0%})"
+        attentions = f"  (self {label.alpha:.0%}, interaction {label.beta:.0%})" if label.alpha + label.beta else ""
+        line = f"{label.label}  {label.score:.3f}{attentions}"
         console.print(Text(line, style="bold"))
         if label.experts:
             console.print(Text(f"  evidence: {shares(label.experts)}", style="dim"))

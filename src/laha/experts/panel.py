@@ -18,6 +18,7 @@ from laha.vocabulary import WordIds
 
 BATCH = 256  # documents weighed at once: bounds the memory of their pairs
 LEARNED_FROM = 10_000  # held-out documents that the fusion learns from, at most
+SHOWN = ("P@1", "P@3", "P@5", "nDCG@5")  # of each expert alone
 GIVEN = 5  # labels a document whose scores are calibrated
 
 # What asks one or several experts at once: documents in, proposals by the expert's name out.
@@ -61,7 +62,11 @@ class Panel:
             "adaptive": fusion.gates.adaptive,
             "calibration": reliability(best.scores[given], right[given]),
             "alone": {
-                name: _metrics(each.ids[:, :GIVEN], truth, frequency, train_documents)
+                name: {
+                    key: value
+                    for key, value in _metrics(each.ids[:, :GIVEN], truth, frequency, train_documents).items()
+                    if key in SHOWN
+                }
                 for name, each in proposals.items()
             },
             "together": _metrics(top_labels(scores, GIVEN), truth, frequency, train_documents),
@@ -150,4 +155,4 @@ def _metrics(
 ) -> dict[str, float]:
     metrics = RankingMetrics(frequency, train_documents)
     metrics.add(ids, truth)
-    return {name: value for name, value in metrics.metrics().items() if name in ("P@1", "P@3", "P@5", "nDCG@5")}
+    return metrics.metrics()
