@@ -228,6 +228,11 @@ def test_a_budget_too_small_for_a_network_leaves_a_model_all_the_same(ready: Pre
     assert again.network_ is None
     assert_same(model, again)
     assert again.predict([]).named() == []
+    explanation = again.explain("noise3 iron", ["metal"])  # without attention: by what the score loses
+    weights = {weight.word: weight.fused for weight in explanation.labels[0].words}
+    assert weights["iron"] == max(weights.values()) > 0.5
+    assert again.explain("", top=2).labels[0].words == []
+    assert len(again.explain("qqq qqq", ["whale", "metal"]).labels) == 2
     assert read_tensors(tmp_path / "model" / "weights.safetensors")[0] == {}
     again.save(tmp_path / "again")
     assert (tmp_path / "again" / EXPERTS).read_bytes() == (tmp_path / "model" / EXPERTS).read_bytes()
@@ -315,6 +320,8 @@ def test_stopped_after_the_first_experts_there_is_a_model_and_resumed_it_ends_as
     assert not (tmp_path / "model.training").exists()
     whole = LAHA.load(out)
     assert whole.network_ is not None
+    if task != "training":
+        return
     train_to_folder(LAHA(**settings), lambda: described, tmp_path / "never")
     assert (tmp_path / "never" / EXPERTS).read_bytes() == (out / EXPERTS).read_bytes()
     assert (tmp_path / "never" / "weights.safetensors").read_bytes() == (out / "weights.safetensors").read_bytes()
@@ -344,8 +351,7 @@ def test_the_manifest_says_what_the_experts_are_worth(model: LAHA, saved: Path) 
     experts = training["experts"]
     assert model.panel_ is not None
     assert tuple(experts["alone"]) == model.panel_.names
-    assert training["validation"]["of experts together"] is True
-    assert training["validation"]["nDCG@5"] == experts["together"]["nDCG@5"]
+    assert training["validation"] == experts["together"]
     assert experts["documents"] == 50
 
 

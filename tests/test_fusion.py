@@ -197,9 +197,18 @@ def test_shares_are_of_those_who_propose_and_sum_to_1(panel_and_facts: tuple[Pan
             assert list(own) == list(panel.names)
             for name, share in own.items():
                 assert share == 0 or label in heard[name].ids[document]
-            assert sum(own.values()) == pytest.approx(1) or not any(own.values())
-            # The last proposal of the only expert that names a label is put above nothing: no share at all.
-            assert any(own.values()) == any(label in each.ids[document][:-1] for each in heard.values())
+            named = any(label in heard[name].ids[document] for name in panel.names)
+            assert sum(own.values()) == pytest.approx(1.0 if named else 0.0)
+
+
+def test_what_an_expert_says_alone_is_its_own_evidence(panel_and_facts: tuple[Panel, dict[str, object]]) -> None:
+    panel, _ = panel_and_facts
+    nothing = Proposals(np.full((1, DEPTH), -1), np.zeros((1, DEPTH), np.float32))
+    only = Proposals(np.array([[7] + [-1] * (DEPTH - 1)]), np.ones((1, DEPTH), np.float32))
+    heard = {name: only if name == "second" else nothing for name in panel.names}
+    ((score, shares),) = panel.shares(WordIds(np.array([2]), np.array([0, 1])), [lambda words: heard], [7])
+    assert score > 0
+    assert shares == {name: float(name == "second") for name in panel.names}
 
 
 def test_batches_of_documents_are_weighed_as_all_at_once(

@@ -88,14 +88,23 @@ class Panel:
     def shares(
         self, words: WordIds, sources: Sequence[Source], labels: Sequence[int]
     ) -> list[tuple[float, dict[str, float]]]:
-        """Return of one document the probability of each label, and each expert's share of the evidence for it."""
-        pairs = join([ask(words, sources)[name] for name in self.names], self.frequency)
+        """Return of one document the probability of each label, and each expert's share of the evidence for it.
+
+        The shares sum to 1, or are 0 where no expert proposes the label.
+        """
+        heard = ask(words, sources)
+        each = [heard[name] for name in self.names]
+        pairs = join(each, self.frequency)
         probabilities, parts = self.fusion.weigh(pairs)
         place = {int(label): row for row, label in enumerate(pairs.labels)}
         found = []
         for label in labels:
             row = place.get(label)
             added = np.zeros(len(self.names)) if row is None else parts[row]
+            if (
+                not added.any()
+            ):  # the last that each of its experts proposes: put above nothing, it is said by all alike
+                added = np.array([(own.ids[0] == label).any() for own in each], np.float64)
             total = float(added.sum()) or 1.0
             score = 0.0 if row is None else float(probabilities[row])
             found.append((score, {name: float(x) / total for name, x in zip(self.names, added, strict=True)}))
