@@ -101,9 +101,7 @@ class Panel:
         for label in labels:
             row = place.get(label)
             added = np.zeros(len(self.names)) if row is None else parts[row]
-            if (
-                not added.any()
-            ):  # the last that each of its experts proposes: put above nothing, it is said by all alike
+            if not added.any():  # the last proposal of each of its experts, above nothing: all said it alike
                 added = np.array([(own.ids[0] == label).any() for own in each], np.float64)
             total = float(added.sum()) or 1.0
             score = 0.0 if row is None else float(probabilities[row])
