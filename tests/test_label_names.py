@@ -18,7 +18,7 @@ LABELS = [
     Label("blue whale", 0, "Q42196", ("sea giant", "Balaenoptera")),
     Label("plum unknownword", 0, "Q1", ()),
 ]
-FILLERS = "blue sea giant whale balaenoptera of and the in with".split()
+FILLERS = ["blue", "sea", "giant", "whale", "balaenoptera", "of", "and", "the", "in", "with"]
 
 
 def documents(count: int, seed: int) -> tuple[list[list[str]], csr_matrix]:
@@ -87,9 +87,7 @@ def test_a_name_counts_more_where_its_words_stand_together(expert: LabelNames, v
     assert there == {0: [1.0, 1.0], 1: [1.0, 0.0]}  # all words in both, in order in the first alone
 
 
-def test_a_name_with_a_word_that_no_document_has_is_never_all_there(
-    expert: LabelNames, vocabulary: Vocabulary
-) -> None:
+def test_a_name_with_a_word_that_no_document_has_is_never_all_there(expert: LabelNames, vocabulary: Vocabulary) -> None:
     matches = expert.match(vocabulary.encode([["plum"]]))
     looks = dict(zip(matches.labels.tolist(), matches.looks.tolist(), strict=True))
     assert looks[2][1] == 1
