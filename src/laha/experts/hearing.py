@@ -43,4 +43,4 @@ class Hearing:
         """Learn from all experts heard so far how to weigh them; `few` for a quick first weighing."""
         count = FEW if few else len(self.words)
         heard = {name: Proposals(each.ids[:count], each.scores[:count]) for name, each in self.heard.items()}
-        return Panel.fit(heard, self.truth[:count], self.frequency, self.train_documents, self.seed, progress)
+        return Panel.fit(heard, self.truth[:count], self.frequency, self.train_documents, self.seed, progress, few)

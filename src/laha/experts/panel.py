@@ -41,16 +41,19 @@ class Panel:
         train_documents: int,
         seed: int = 0,
         progress: Progress = silent,
+        quick: bool = False,
     ) -> tuple[Panel, dict[str, Any]]:
         """Learn the fusion from what experts propose of held-out documents; return it with what is to be said of it.
+
+        `quick` does not ask which experts pay where documents are few.
 
         `truth` may have more columns than `frequency`: labels that no expert can propose.
         """
         known = csr_matrix(truth[:, : len(frequency)])
-        if truth.shape[0] < FEW_DOCUMENTS:
+        if truth.shape[0] < FEW_DOCUMENTS and not quick:
             proposals = worth_hearing(proposals, known, frequency, seed)
         pairs = join(list(proposals.values()), frequency)
-        fusion = Fusion.fit(pairs, known, frequency, seed, progress)
+        fusion = Fusion.fit(pairs, known, frequency, seed, progress, quick)
         scores = as_matrix(pairs, fusion.weigh(pairs)[0], known.shape)
         best = best_of(scores, GIVEN)
         right = is_true(best.ids, known)
