@@ -2,4 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("triton") else [f"src/laha/scoring/fused_{way}.py" for way in ("forward", "backward")]
+kernels = ("forward", "backward", "hopper")
+collect_ignore = [] if find_spec("triton") else [f"src/laha/scoring/fused_{way}.py" for way in kernels]

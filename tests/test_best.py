@@ -316,7 +316,7 @@ def test_stopped_after_the_first_experts_there_is_a_model_and_resumed_it_ends_as
     kept = LAHA.load(out)
     assert kept.network_ is None
     assert kept.trained_["command"] == "here"
-    assert kept.predict(["noise1 noise2"], top=1).named()[0][0][0] == "whale"
+    assert kept.predict(["apple"], top=1).named()[0][0][0] == "fruit"
     train_to_folder(LAHA(**settings), lambda: described, out, resume=True)
     assert not (tmp_path / "model.training").exists()
     whole = LAHA.load(out)

@@ -215,7 +215,7 @@ def test_several_experts_are_served_with_their_shares_and_their_precision(parts:
         by_label = {entry["label"]: entry for entry in explained}
         assert len(by_label["fruit"]["experts"]) > 1
         assert len(by_label["fruit"]["words"]) == 3
-        assert by_label["noise1"]["words"] == []  # no attention has ever seen it
+        assert len(by_label["noise1"]["words"]) == 3  # no attention has ever seen it: by what its score loses
         about = server.get("/api/labels/noise1").json()
         assert (about["frequency"], about["group"]) == (0, "unseen")
         assert about["neighbours"] == {"graph": [], "vectors": None}
@@ -375,6 +375,10 @@ def test_the_log_holds_no_text_and_no_label(
     failed = live.post("/api/tag", {"text": "secretword"})
     assert failed.status_code == 500
     assert failed.json()["detail"] == "the server failed at this request; its log says where"
+    for _ in range(100):  # the answer may be there before the line
+        if "ValueError at" in caplog.text:
+            break
+        time.sleep(0.02)
     assert "ValueError at" in caplog.text
     assert "/api/labels/{label} 404" in caplog.text
     assert "secretword" not in caplog.text

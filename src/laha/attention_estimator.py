@@ -47,4 +47,4 @@ class AttentionEstimator(DeepEstimator):
 def _hint(name: str, names: list[str]) -> str:
     # Listing thousands of labels helps nobody; only a near one is worth naming.
     hint = nearest(name, names)
-    return hint if hint.startswith("did you mean") else "see 'laha info' for the labels it has"
+    return hint if hint.startswith("did you mean") else "its labels are in labels.jsonl of the model folder"

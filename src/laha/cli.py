@@ -147,7 +147,9 @@ def train(
     except (Interrupted, KeyboardInterrupt) as stop:
         work = work_folder(out)
         kept = (
-            f"continue with --resume (kept in {work})" if holds_work(work) else "nothing of it is kept, so start anew"
+            f"continue with --resume and the same settings (kept in {work})"
+            if holds_work(work)
+            else "nothing of it is kept, so start anew"
         )
         model_kept = f"{out} is the best so far; " if out.exists() else ""
         raise Interrupted(f"stopped; {model_kept}{kept}") from stop
@@ -239,7 +241,8 @@ def evaluate(
     if report.intervals:
         reach = [f"{low:.1f}–{high:.1f}" for low, high in (report.intervals[name] for name in SHOWN)]
         print_table(["95 % interval", *SHOWN], [["all labels", *reach]])
-    note(f"{report.documents_without_labels} documents without labels were left out")
+    if report.documents_without_labels:
+        note(f"{report.documents_without_labels} documents without labels were left out")
 
 
 @app.command()

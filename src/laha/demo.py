@@ -21,7 +21,7 @@ SETTINGS = {
     "max_words": 100,
     "negatives": 150,
     "batch": 64,
-    "epochs": 5,
+    "epochs": 4,
     "learning_rate": 0.004,
     "word_dropout": 0.1,
     "state_dropout": 0.2,

@@ -150,6 +150,7 @@ def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Map
     ordered = {name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}
     # One entry that holds all: safetensors writes several in random order.
     save_file(ordered, path, metadata={"metadata": json.dumps(dict(metadata), sort_keys=True)} if metadata else None)
+    path.chmod(0o644)  # as the other files: safetensors lets nobody else read it
 
 
 def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -40,7 +40,7 @@ from laha.scoring.scorer import Scorer
 from laha.scoring.shortlist import Shortlist
 from laha.stems import Stems
 from laha.storage import read_tensors, write_tensors
-from laha.training import ALL_LABELS_UP_TO, Examples, Trained, Trainer
+from laha.training import ALL_LABELS_UP_TO, CRITERION, Examples, Trained, Trainer
 from laha.vocabulary import WordIds
 
 # What each preset changes of LAHAConfiguration's defaults, which are the paper's. What each part of "best" brought, and
@@ -61,6 +61,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 SHORTLIST = 512  # labels of many that attention scores on a CPU, where the head's other proposals count by themselves
 EXPERTS = "experts.safetensors"
 KEPT_AFTER = ("names", "tree", "lexical")  # experts after which there is a model worth keeping
+WORTH_LOOKING = 0.5  # of the joint nDCG@5 that the attention must reach alone for its words to explain a label
 KEEP_EVERY = 10  # a model is kept when that takes at most such a part of the time
 
 
@@ -254,7 +255,6 @@ class LAHA(AttentionEstimator):
 
     def _join(self, few: bool = False, progress: Progress = silent) -> None:
         assert self._hearing is not None
-        # The fusion learned from the very documents that "validation" is measured on: a little better than on others.
         self.panel_, facts = self._hearing.join(few, progress)
         self.trained_ |= {"experts": facts, "validation": facts["together"]}
 
@@ -312,7 +312,7 @@ class LAHA(AttentionEstimator):
             return super().explain(text, labels, top)
         spans, words = self._read(text)
         asked = self._chosen(words, labels, top)
-        known = 0 if self.network_ is None else self.network_.labels
+        known = self.network_.labels if self._attention_counts() else 0
         attended = [label for label in asked if label[0] < known]
         found = list(self._attend(text, spans, words, attended).labels) if attended else []
         # What no attention knows is explained by what its score loses without a word.
@@ -322,6 +322,13 @@ class LAHA(AttentionEstimator):
         shares = self.panel_.shares(words, self._sources(), [ids[entry.label] for entry in found])
         entries = [replace(entry, score=score, experts=own) for entry, (score, own) in zip(found, shares, strict=True)]
         return Explanation(text, sorted(entries, key=lambda entry: -entry.score))
+
+    def _attention_counts(self) -> bool:
+        """Say whether the attention is worth looking at: not where it is far behind what all experts reach together."""
+        if self.network_ is None or self.panel_ is None or "attention" not in self.panel_.names:
+            return False
+        facts = self.trained_["experts"]
+        return bool(facts["alone"]["attention"][CRITERION] >= WORTH_LOOKING * facts["together"][CRITERION])
 
     def score_at_precision(self, precision: float) -> float:
         """Return the score from which on labels held that precision (0 to 1) on held-out documents; inf: none did."""

@@ -192,17 +192,24 @@ def _train(pairs: Pairs, right: NDArray[np.float32], adaptive: bool, seed: int, 
 
 
 def crosswise(pairs: Pairs, truth: csr_matrix, frequency: NDArray[Any], adaptive: bool, seed: int) -> float:
-    """Return the nDCG@5 of gates on documents that they did not learn from: each third by gates of the others."""
+    """Return the nDCG@5 of gates on documents that they did not learn from."""
+    metrics = RankingMetrics(frequency, truth.shape[0])
+    metrics.add(top_labels(as_matrix(pairs, crosswise_scores(pairs, truth, adaptive, seed), truth.shape), 5), truth)
+    return metrics.metrics().get("nDCG@5", 0.0)
+
+
+def crosswise_scores(
+    pairs: Pairs, truth: csr_matrix, adaptive: bool, seed: int, folds: int = FOLDS
+) -> NDArray[np.float32]:
+    """Return the probabilities of pairs by gates that did not learn from their documents but from the other folds."""
     right = entries(truth, pairs.documents, pairs.labels)
-    fold = np.random.default_rng([seed, 3]).integers(FOLDS, size=truth.shape[0])[pairs.documents]
+    fold = np.random.default_rng([seed, 3]).integers(folds, size=truth.shape[0])[pairs.documents]
     scores = np.zeros(len(right), np.float32)
-    for number in range(FOLDS):
+    for number in range(folds):
         inside, outside = (_take(pairs, mask) for mask in (fold == number, fold != number))
         if len(inside.labels) and len(outside.labels):
             scores[fold == number] = Fusion(_train(outside, right[fold != number], adaptive, seed)).weigh(inside)[0]
-    metrics = RankingMetrics(frequency, truth.shape[0])
-    metrics.add(top_labels(as_matrix(pairs, scores, truth.shape), 5), truth)
-    return metrics.metrics().get("nDCG@5", 0.0)
+    return scores
 
 
 def _take(pairs: Pairs, mask: NDArray[np.bool_]) -> Pairs:

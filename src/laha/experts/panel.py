@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from laha.calibration import precision_curve, reliability, score_for
-from laha.experts.fusion import FEW_DOCUMENTS, Fusion, as_matrix, crosswise, join
+from laha.experts.fusion import FEW_DOCUMENTS, Fusion, as_matrix, crosswise, crosswise_scores, join
 from laha.experts.proposals import Proposals, best_of
 from laha.metrics import RankingMetrics, is_true, top_labels
 from laha.progress import Progress, silent
@@ -54,7 +54,9 @@ class Panel:
             proposals = worth_hearing(proposals, known, frequency, seed)
         pairs = join(list(proposals.values()), frequency)
         fusion = Fusion.fit(pairs, known, frequency, seed, progress, quick)
-        scores = as_matrix(pairs, fusion.weigh(pairs)[0], known.shape)
+        # What is said of the panel is measured crosswise: on halves that its fusion did not learn from.
+        halves = crosswise_scores(pairs, known, fusion.gates.adaptive, seed, 2)
+        scores = as_matrix(pairs, halves, known.shape)
         best = best_of(scores, GIVEN)
         right = is_true(best.ids, known)
         given = best.ids >= 0
