@@ -140,7 +140,7 @@ def test_sampled_labels_and_targets_belong_together(prepared: Prepared) -> None:
     model = fit(prepared)
     trainer = trainer_of(model, prepared, negatives=2)
     documents = np.array([0, 3, 8])
-    labels, targets = trainer._targets(documents)
+    labels, targets = trainer._targets(documents, None)
     assert labels is not None
     truth = trainer.train.labels[documents].toarray()
     np.testing.assert_array_equal(targets.numpy(), truth[:, labels.numpy()])
@@ -243,3 +243,36 @@ def test_each_better_validation_is_told_with_its_weights_in_place_and_changes_no
     better = [score for epoch, score in enumerate(history) if score > max(history[:epoch], default=-1.0)]
     assert told == pytest.approx(better)
     assert len(better) < len(history)
+
+
+def test_the_heads_best_labels_are_scored_beside_the_random_ones(prepared: Prepared, tmp_path: Path) -> None:
+    settings = {**PAPER, "negatives": 1, "document_loss": 1.0, "epochs": 1}
+
+    def scored(folder: Path, **more: int) -> list[float]:
+        folder.mkdir()
+        LAHA(**settings, **more).fit(prepared, folder=folder)
+        rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        return [row["labels"] for row in rows if "step" in row]
+
+    def sampled(**more: int) -> list[int]:
+        shown: list[int] = []
+        original = Trainer._targets
+
+        def targets(self: Trainer, documents: Any, encoded: Any) -> Any:
+            labels, wanted = original(self, documents, encoded)
+            assert labels is not None
+            hard = set(self._hard_labels(encoded).tolist())
+            assert hard <= set(labels.tolist())
+            shown.append(len(hard))
+            return labels, wanted
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Trainer, "_targets", targets)
+            LAHA(**settings, **more).fit(prepared)
+        return shown
+
+    assert set(sampled()) == {0}
+    assert min(sampled(hard_negatives=2)) >= 2
+    few, many = scored(tmp_path / "few"), scored(tmp_path / "many", hard_negatives=6)
+    assert all(count <= 6 for count in few)
+    assert set(many) == {6.0}  # of six labels all are among the six best

@@ -51,6 +51,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "experts": "all",
         "own_outputs": True,
         "document_loss": 1.0,
+        "hard_negatives": 20,  # where labels are sampled at all
         "schedule": "one-cycle",
         "batch": 128,
         "learning_rate": 0.002,  # as twice the documents a step want

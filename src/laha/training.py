@@ -51,6 +51,7 @@ class TrainingConfiguration:
     negatives: int | None = None  # random labels beside a batch's positives; 0: all; None: all up to 5,000, else 2,000
     weight_decay: float = 0.0  # AdamW's, of all weights; 0: Adam, the paper
     limit_seconds: float = 0.0  # training ends by then, the schedule laid over the steps that fit; 0: no limit
+    hard_negatives: int = 0  # beside them a document's best labels by its document head, where that learns beside
     clip: float = 5.0  # largest norm of the gradient: one odd batch must not throw the LSTM off
     average_from: int = 0  # stochastic weight averaging from this epoch on; 0: never, as the paper
     precision: str = "auto"  # bfloat16 where a GPU has it (parameters stay float32), else float32
@@ -59,7 +60,11 @@ class TrainingConfiguration:
 
     def __post_init__(self) -> None:
         check_range(self, ("batch", "epochs", "patience", "valid_documents"), 1)
-        check_range(self, ("negatives", "average_from", "checkpoint_seconds", "weight_decay", "limit_seconds"), 0)
+        check_range(
+            self,
+            ("negatives", "hard_negatives", "average_from", "checkpoint_seconds", "weight_decay", "limit_seconds"),
+            0,
+        )
         check_range(self, ("learning_rate", "clip"), 1e-12)
         check_choice(self, "schedule", SCHEDULES)
         check_choice(self, "precision", PRECISIONS)
@@ -194,8 +199,10 @@ class Trainer:
     def _step(self, documents: NDArray[np.int64]) -> dict[str, Tensor | float]:
         words, lengths = self._tensors(self.train.words, documents)
         weights = None
+        with self._autocast():
+            encoded = self.scoring.encode(words, lengths)
         if self.train.candidates is None:
-            labels, targets = self._targets(documents)
+            labels, targets = self._targets(documents, encoded)
         else:
             parts = self.train.candidates.targets(documents, self.train.labels[documents])
             labels, targets, weights = (part.to(self.device) for part in parts)
@@ -203,7 +210,6 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self._autocast():
-            encoded = self.scoring.encode(words, lengths)
             logits = self.scoring.score(encoded, labels)  # (batch, sampled labels)
         entropy = nn.functional.binary_cross_entropy_with_logits(logits.float(), targets, weights, reduction="sum")
         loss = entropy / len(words)
@@ -227,7 +233,7 @@ class Trainer:
             **figures,
         }
 
-    def _targets(self, documents: NDArray[np.int64]) -> tuple[Tensor | None, Tensor]:
+    def _targets(self, documents: NDArray[np.int64], encoded: Any) -> tuple[Tensor | None, Tensor]:
         truth = self.train.labels[documents]
         total = truth.shape[1]
         negatives = self.configuration.negatives
@@ -236,7 +242,7 @@ class Trainer:
         columns, labels = truth.indices.astype(np.int64), None
         if negatives:
             rng = np.random.default_rng([self.seed, self.state.epoch, self.state.step])
-            sample = sample_labels(columns, total, negatives, rng)
+            sample = np.union1d(sample_labels(columns, total, negatives, rng), self._hard_labels(encoded))
             columns, total = np.searchsorted(sample, columns), len(sample)
             labels = torch.from_numpy(sample).to(self.device)
         rows = np.repeat(np.arange(len(documents)), np.diff(truth.indptr))
@@ -244,6 +250,15 @@ class Trainer:
         targets = torch.zeros(len(documents) * total, device=self.device)
         targets[torch.from_numpy(rows * total + columns).to(self.device)] = 1.0
         return labels, targets.view(len(documents), total)
+
+    @torch.no_grad()
+    def _hard_labels(self, encoded: Any) -> NDArray[np.int64]:
+        """Return the labels that the document head finds best for the batch's documents: right, or hard to tell."""
+        count = self.configuration.hard_negatives if self.companion else 0
+        if not count:
+            return np.zeros(0, np.int64)
+        logits = cast(Accompanied, self.scoring).companion(encoded)  # (batch, k)
+        return np.unique(logits.topk(min(count, logits.shape[1]), dim=1).indices.cpu().numpy())
 
     def _tensors(self, words: WordIds, documents: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         padded, lengths = pad(words, documents, self.max_words)
