@@ -22,7 +22,12 @@ CLAIMS = (
     ("fused", "fused-training-memory", "the same, peak memory", "≤ 2.5 GiB"),
     ("fused", "fused-error", "GPU, error against float64", "≤ the formulas in bf16"),
     ("gpu_tagging", "gpu-tagging", "GPU, documents tagged a second, 22,625 labels, exact", "≥ 15,000"),
-    ("serve_load", "serve-gain-bfloat16", "`laha serve`, bfloat16, 50 clients, 22,625 labels: batches against one by one", "≥ 3"),
+    (
+        "serve_load",
+        "serve-gain-bfloat16",
+        "`laha serve`, bfloat16, 50 clients, 22,625 labels: batches against one by one",
+        "≥ 3",
+    ),
     ("serve_load", "serve-p99-bfloat16", "the same, 99 of 100 answers within; beside one by one", "≤ 1 s"),
     ("serve_memory", "serve-memory", "`laha serve`: memory after 50,000 requests against after 10,000", "≤ 2 % more"),
 )

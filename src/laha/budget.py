@@ -9,6 +9,7 @@ NETWORK_FROM = 3.0  # epochs that must fit for a network to pay: fewer leave it 
 SECONDS_A_WORD = {"cpu": 5e-5, "cuda": 1e-6}  # of a network's epoch, roughly: what a budget is planned by
 WORDS_A_SECOND = 250_000  # that skip-gram reads, roughly
 OF_VECTORS, OF_LEXICAL, OF_FUSION = 0.15, 0.3, 0.1  # shares of the time for word vectors, lexical expert, fusion
+ON_CPU = 1800.0  # seconds that a CPU gets when nobody says
 QUICK_BELOW = 600.0  # seconds below which label trees are the quick kind
 
 

@@ -35,7 +35,9 @@ PrecisionOption = Annotated[
 BudgetOption = Annotated[
     str | None,
     typer.Option(
-        "--budget", metavar="10m", help="stop by then (s, m, h): seconds bring a usable model, more a better one"
+        "--budget",
+        metavar="10m",
+        help="stop by then (s, m, h): seconds bring a usable model, more a better one; without, 30m on a CPU",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON document")]

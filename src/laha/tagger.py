@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from laha.attention_estimator import AttentionEstimator
-from laha.budget import NETWORK_FROM, Budget
+from laha.budget import NETWORK_FROM, ON_CPU, Budget
 from laha.configuration import build, check_choice, check_range
 from laha.deep_estimator import DeepConfiguration, Work
 from laha.errors import ConfigurationError, nearest
@@ -87,7 +87,9 @@ class LAHAConfiguration(DeepConfiguration):
     own_outputs: bool = False  # an output row of its own for each label, beside the shared W_o
     label_content: bool = False  # the words of labels' names beside node2vec's vectors in L
     experts: str = "none"  # beside the network: "all", or some of neighbours,names,tree,lexical
-    budget: float = 0.0  # seconds that fit may take, from when the corpus has been read; 0: as long as it takes
+    # Seconds that fit may take, from when the corpus has been read. 0: as long as it takes; None: so on a GPU, and on a
+    # CPU, where experts are asked for, half an hour, which brings most of what hours would.
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,7 +180,9 @@ class LAHA(AttentionEstimator):
         """Learn the experts that need no vectors, keeping the model as it grows; say whether the network pays."""
         configuration = self.configuration_
         self.network_ = self.evidence_ = self.panel_ = self._hearing = None
-        self._budget, kinds = Budget(configuration.budget), configuration.expert_kinds
+        kinds = configuration.expert_kinds
+        unasked = ON_CPU if kinds and work.device.type == "cpu" else 0.0
+        self._budget = Budget(unasked if configuration.budget is None else configuration.budget)
         if not kinds:
             return True
         began, evidence = time.perf_counter(), Evidence(Stems(prepared.vocabulary), self.labels_)
@@ -212,7 +216,7 @@ class LAHA(AttentionEstimator):
         if self.evidence_ is not None and configuration.negatives is None and work.device.type == "cuda":
             # A GPU scores all labels about as fast as some, and rare ones gain most from being seen in every step.
             self.configuration_ = replace(self.configuration_, negatives=0)
-        if configuration.budget:
+        if self._budget.seconds:
             self.configuration_ = replace(self.configuration_, limit_seconds=max(1.0, self._budget.left))
         return super()._train(prepared, work)
 
