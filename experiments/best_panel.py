@@ -47,7 +47,7 @@ class Kept:
 
 
 def read(folders: list[Path], names: list[str], part: str) -> dict[str, Proposals]:
-    """Return what each expert proposed of a part: NAME.npz, or NAME's columns of network.npz."""
+    """Return what each expert proposed of a part, from the first of the folders that has it."""
     found = {}
     for name in names:
         path = next(folder / f"{name}.npz" for folder in folders if (folder / f"{name}.npz").is_file())

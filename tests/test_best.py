@@ -18,6 +18,7 @@ from laha.corpus import Corpus, LabelDetail, Parts
 from laha.errors import ConfigurationError, Interrupted, LahaError, ModelError
 from laha.evaluation import evaluate
 from laha.experts import fusion, tree
+from laha.experts.panel import ask
 from laha.prepared import PreparationConfiguration, Prepared, add_vectors, prepare, prepare_words
 from laha.storage import read_tensors
 from laha.tagger import EXPERTS, LAHA
@@ -371,3 +372,13 @@ def test_what_a_precision_promises_holds_on_the_validation_documents(model: LAHA
 
 def test_a_corpus_of_another_seed_is_tagged_right(model: LAHA) -> None:
     assert evaluate(model, make_corpus(50, 9)).metrics["P@1"] > 95
+
+
+def test_only_experts_that_the_panel_weighs_are_asked(ready: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = LAHA(**{**SMALL, "epochs": 1}, experts=NO_TREES).fit(ready)
+    assert model.panel_ is not None
+    words = model._encode(["apple iron"])
+    assert set(ask(words, model._sources())) >= set(model.panel_.names)
+    monkeypatch.setattr(model.panel_, "names", ("neighbours",))
+    monkeypatch.setattr(model, "_ask_network", None)  # nobody may call it
+    assert set(ask(words, model._sources())) == {"neighbours"}

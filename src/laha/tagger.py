@@ -88,7 +88,7 @@ class LAHAConfiguration(DeepConfiguration):
     label_content: bool = False  # the words of labels' names beside node2vec's vectors in L
     experts: str = "none"  # beside the network: "all", or some of neighbours,names,tree,lexical
     # Seconds that fit may take, from when the corpus has been read. 0: as long as it takes; None: so on a GPU, and on a
-    # CPU, where experts are asked for, half an hour, which brings most of what hours would.
+    # CPU, where experts are asked for, half an hour: its network is so slow there that nobody would wait for the end.
     budget: float | None = None
 
     def __post_init__(self) -> None:
@@ -292,8 +292,13 @@ class LAHA(AttentionEstimator):
         return {name: Proposals(*best) for name, best in found.items()}
 
     def _sources(self) -> list[Source]:
+        """Return whom to ask: only experts that the panel weighs."""
         assert self.evidence_ is not None
-        return [self.evidence_.propose, *([] if self.network_ is None else [self._ask_network])]
+        assert self.panel_ is not None
+        evidence, weighed = self.evidence_, self.panel_.names
+        heard = [name for name in evidence.experts if name in weighed]
+        asks_network = self.network_ is not None and not {"attention", "document"}.isdisjoint(weighed)
+        return [lambda words: evidence.propose(words, heard), *([self._ask_network] if asks_network else [])]
 
     def predict(self, texts: Documents, top: int = 5) -> TopK:
         """Return the `top` best labels of each text with their probabilities."""

@@ -66,9 +66,9 @@ class Evidence:
         """Return what one expert proposes."""
         return Proposals(*self.experts[kind].top(words, DEPTH))
 
-    def propose(self, words: WordIds) -> dict[str, Proposals]:
-        """Return what each expert proposes."""
-        return {name: self.propose_by(name, words) for name in self.experts}
+    def propose(self, words: WordIds, names: Sequence[str]) -> dict[str, Proposals]:
+        """Return what each of the named experts proposes."""
+        return {name: self.propose_by(name, words) for name in names}
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return what all of them learned."""
